@@ -88,7 +88,9 @@ class ForwardWatch(TorchFunctionMode):
 
     def __init__(self, module: nn.Module, functions: Collection[str], *, trained: bool) -> None:
         super().__init__()
-        self.module, self.functions, self.trained = module, functions, trained
+        self.module = module
+        self.functions = functions
+        self.trained = trained
         self.seen = dict[str, list[str]]()
         self.biases = list[str]()
         self.sums = list[tuple[str, Tensor, Tensor]]()

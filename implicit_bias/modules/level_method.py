@@ -103,7 +103,8 @@ class LevelMethod:
         best = max(starts, key=lambda found: found.lower)
         best = replace(best, upper=least.upper, direction=least.direction, method="level method")
         program = best.program
-        degree, size = program.degree, program.size
+        degree = program.degree
+        size = program.size
         for_all = loss_weights(program.margins, program.gradients.rivals, self.temperature)
         for_all *= self.all_pairs / for_all.sum()
 
@@ -151,7 +152,8 @@ class LevelMethod:
 
     def _with_cut(self, cuts: _Cuts, found: Multipliers) -> _Cuts:
         """Add the cut at some weights; of too many, leave out the one of least mu."""
-        program, v = found.program, found.combination
+        program = found.program
+        v = found.combination
         # Its direction alone counts, which numbers near the least of float64 would spoil.
         parts = program.gradients.parameters(v / (v.abs().max() or 1.0))
         w = program.gradients.flat(program.norm.maximiser(parts))

@@ -189,8 +189,15 @@ class Margins:
     def _again(
         self, names: Collection[str], at: Mapping[str, Tensor], scaled: tuple[float, float]
     ) -> Margins:
-        labels, classes = self.labels, self.classes
-        return Margins(self.module, self.inputs, labels, classes, names=names, at=at, scaled=scaled)
+        return Margins(
+            self.module,
+            self.inputs,
+            self.labels,
+            self.classes,
+            names=names,
+            at=at,
+            scaled=scaled,
+        )
 
     def parameters(self, theta: Tensor) -> dict[str, Tensor]:
         """View a vector (P,) as the parameters, by name."""

@@ -241,9 +241,12 @@ class MultiplierSearch:
             slopes = tangent.slopes(w)
             rose = found.lower > (1.0 + self.broken) * best.lower
             best = best.raised(found)
-            shares = [1.0] if known is None else np.linspace(1.0, 0.0, self.blends, endpoint=False)
-            other, of_other = best.direction, along
-            for share in shares:
+            shares = np.ones(1)
+            if known is not None:  # a blend may be feasible where neither of its ends is
+                shares = np.linspace(1.0, 0.0, self.blends, endpoint=False)
+            other = best.direction
+            of_other = along
+            for share in shares.tolist():
                 mixed = share * slopes + (1.0 - share) * of_other
                 blend = tangent.with_direction(best, share * w + (1.0 - share) * other, mixed)
                 if blend is not best:
@@ -279,10 +282,9 @@ class MultiplierSearch:
         norm = _of_rows(tangent)
         if norm is None:
             return None
-        entries, fewest = self.native_entries, self.native_pairs
         conic = isinstance(norm, OverBlocks) and not has_block_balls(norm)
-        if conic:
-            entries, fewest = self.conic_entries, self.conic_pairs
+        entries = self.conic_entries if conic else self.native_entries
+        fewest = self.conic_pairs if conic else self.native_pairs
         most = entries // len(tangent.theta)
         if most < min(fewest, len(tangent.margins)):
             return None
@@ -421,13 +423,17 @@ class _GramMatrix(_Held):
         tangent = self.tangent
         weights = found.weights[self.pairs]
         combination = found.combination
-        feasible = (1.0 - self.broken) * tangent.degree
-        if len(self.pivots) and (self.gram @ weights).min() < feasible:
+        smallest = float((self.gram @ weights).min())  # of J w, with w by the multipliers
+        is_rough = smallest < (1.0 - self.broken) * tangent.degree
+        if is_rough and len(self.pivots) and np.isfinite(solution.certificate.upper):
             u = (tangent.degree / np.abs(self.factor).max()) * solution.coef.reshape(-1)
             missed = u - self.factor.T @ weights
-            delta = np.zeros(len(tangent.margins))
-            delta[self.pairs[self.pivots]] = solve_triangular(self.factor[self.pivots].T, missed)
-            combination = combination + tangent.gradients.combine(tangent.theta, delta)
+            delta = np.zeros(len(self.pairs))
+            delta[self.pivots] = solve_triangular(self.factor[self.pivots].T, missed)
+            if float((self.gram @ (weights + delta)).min()) > smallest:  # but for rounding
+                of_all = np.zeros(len(tangent.margins))
+                of_all[self.pairs] = delta
+                combination = combination + tangent.gradients.combine(tangent.theta, of_all)
         return tangent.units**2 * combination
 
 
@@ -444,9 +450,12 @@ class _Rows(_Held):
         *,
         conic: bool,
     ) -> None:
-        self.tangent, self.norm, self.conic = tangent, norm, conic
+        self.tangent = tangent
+        self.norm = norm
+        self.conic = conic
         self.most_pairs = most_pairs
-        self._at_a_time, self._deadline = rows_at_a_time, deadline
+        self._at_a_time = rows_at_a_time
+        self._deadline = deadline
         self.rows = np.zeros((0, len(tangent.theta)))
 
     def exchange(

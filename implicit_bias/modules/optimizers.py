@@ -220,7 +220,8 @@ def _norm_of(optimizer: object) -> str:
                 "as gradient descent in a metric of the run's own, not in a norm that is known: "
                 f"{cure}"
             )
-        for key in ("lr", "adjust_lr_fn") if name == "Muon" else ("lr",):
+        keys = ["lr", "adjust_lr_fn"] if name == "Muon" else ["lr"]
+        for key in keys:
             if key not in group:
                 raise OptimizerError(
                     f"this {name} does not say in its param_groups how it scales its steps "

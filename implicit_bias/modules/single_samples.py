@@ -32,8 +32,10 @@ from implicit_bias.base.validation import Array, as_finite, check_shape
 from implicit_bias.problem import max_margin
 from implicit_bias.solvers.solve import solve
 
-# Shares of the multipliers that change by less are a fixed point; most steps towards one.
-SETTLED, MOST_STEPS = 1e-9, 500
+# Shares of the multipliers that change by less are a fixed point.
+SETTLED = 1e-9
+# Most steps towards one.
+MOST_STEPS = 500
 
 
 def per_sample_adam_metric(

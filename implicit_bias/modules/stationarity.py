@@ -221,7 +221,6 @@ def stationarity(
     labels: ArrayLike,
     *,
     degree: float | None = None,
-    classes: int | None = None,
 ) -> Stationarity:
     """Measure how far a module is from a KKT point of theorem 3.1, in float64.
 
@@ -238,8 +237,6 @@ def stationarity(
         -1 or +1; or 0 .. K - 1.
     degree : float, optional
         L; measured where not given, and checked in any case.
-    classes : int, optional
-        K, of a module with an output for each class.
 
     Returns
     -------
@@ -267,7 +264,7 @@ def stationarity(
     if degree is not None:
         check_number(degree, "degree", "(0, 1000]")
     with evaluating(module):
-        subject = Subject.of(margins_of(module, inputs, labels, classes=classes), degree=degree)
+        subject = Subject.of(margins_of(module, inputs, labels), degree=degree)
         best = subject.measure(PARAMETER_NORMS["l2"])
     program = best.program
     return Stationarity(
@@ -349,7 +346,7 @@ def certify_network(
     obstacle = ""
     if multipliers:
         try:
-            measures = stationarity(network, network.prepare(X), problem.y, classes=network.classes)
+            measures = stationarity(network, network.prepare(X), problem.y)
         except (HomogeneityError, SeparationError) as error:
             obstacle = str(error)
         else:
@@ -377,7 +374,7 @@ def kkt_measure(X: ArrayLike, y: ArrayLike) -> Callable[[Network], dict[str, flo
 
     def measure(network: Network) -> dict[str, float]:
         try:
-            found = stationarity(network, network.prepare(X), y, classes=network.classes)
+            found = stationarity(network, network.prepare(X), y)
         except SeparationError:
             return {"residual": math.nan, "slackness": math.nan}
         return {"residual": found.residual, "slackness": found.slackness}

@@ -66,7 +66,6 @@ def margins_of(
     inputs: object,
     labels: ArrayLike | Tensor,
     *,
-    classes: int | None = None,
     norms: Iterable[ParameterNorm] = (),
     homogeneous: Collection[str] | None = None,
 ) -> Margins:
@@ -80,8 +79,6 @@ def margins_of(
         Its arguments, each with the samples as first axis.
     labels : array_like of shape (N,) or (N, 1)
         -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K).
-    classes : int, optional
-        K, by default that of the outputs.
     norms : iterable of ParameterNorm
         Those that it is measured in.
     homogeneous : collection of str, optional
@@ -98,17 +95,17 @@ def margins_of(
     """
     arguments = evaluate.as_arguments(inputs, module)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
-    n_samples = len(arguments[0]) if arguments[0].ndim else 0
+    n_samples = 0
+    if arguments[0].ndim:
+        n_samples = len(arguments[0])
     tensors = evaluate.as_inputs(arguments, n_samples, device)
     labels = evaluate.labels_as_array(labels)
     if homogeneous is not None and len(labels) > homogeneity.WATCHED:
         first = tuple(tensor[: homogeneity.WATCHED] for tensor in tensors)
-        found = _classes(evaluate.check_outputs(module, first), labels)
-        few = Margins(module, first, labels[: homogeneity.WATCHED], found)
+        classes = _classes(evaluate.check_outputs(module, first), labels)
+        few = Margins(module, first, labels[: homogeneity.WATCHED], classes)
         _refuse_at_once(few.of_samples(np.arange(FIRST_SAMPLES)), homogeneous)
-    found = _classes(evaluate.check_outputs(module, tensors), labels)
-    if classes is None:
-        classes = found
+    classes = _classes(evaluate.check_outputs(module, tensors), labels)
     gradients = Margins(module, tensors, labels, classes)
     if not np.isfinite(gradients.outputs(gradients.theta)).all():
         # The cause is in the inputs, in the weights, or in what the module makes of them.

@@ -103,7 +103,8 @@ class TangentProgram:
         if v is None:
             v = self.gradients.combine(self.theta, weights)
         size = self.norm.dual(self.gradients.parameters(v))
-        lower, scale = 0.0, 0.0
+        lower = 0.0
+        scale = 0.0
         if size > 0:
             lower = self.degree * float(weights.sum()) / size
             scale = lower / size  # in this order: the square of a size may be 0

@@ -11,9 +11,9 @@ from torch import nn
 
 from example_modules import Square, drawn, frozen, layers, linear, of, own_labels, seeded
 from implicit_bias import LimitConfig, diagnose, train_to_limit
-from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.modules.kinks import RADIUS, gap_across_kinks
+from implicit_bias.modules.kinks import RADIUS, KinkSearch, Pieces, gap_across_kinks
 from implicit_bias.modules.multipliers import Multipliers
 from implicit_bias.modules.subject import Subject, margins_of
 from implicit_bias.norms.tensors import PARAMETER_NORMS
@@ -166,3 +166,29 @@ def test_no_point_is_drawn_after_the_deadline() -> None:
     assert not passes
     assert gap_across_kinks(best, deadline=Deadline.after(600.0)) <= NEAR
     assert passes
+
+
+def test_rows_of_pieces_are_gradients_nearby_for_which_eulers_identity_holds_at_theta() -> None:
+    module, X = seeded(layers(4, 6, 3), 3), drawn(5, 4)
+    program = best_of(module, X.numpy(), own_labels(module, X)).program
+    search = KinkSearch(radius=0.1, draws=2)
+    points, factors = zip(*search._drawn(program, NEVER), strict=True)
+    for point in points:
+        moved = (point - program.theta).abs() / program.theta.abs()
+        np.testing.assert_allclose(moved, 0.1)
+    pieces = Pieces(program.gradients, list(points), np.stack(factors))
+    every = np.arange(len(program.margins))
+    parts = []
+    for point, factor in zip(points, factors, strict=True):
+        parts.append(factor[:, None] * program.gradients.rows(point, every))
+    J = np.concatenate(parts)
+    np.testing.assert_allclose(J @ program.theta.numpy(), np.tile(2.0 * program.margins, 2))
+    rng = np.random.default_rng(0)
+    weights, w = rng.random(len(J)), rng.normal(size=J.shape[1])
+    theta = program.theta
+    np.testing.assert_allclose(pieces.combine(theta, weights), J.T @ weights, atol=1e-9)
+    np.testing.assert_allclose(pieces.slopes(theta, torch.tensor(w)), J @ w, atol=1e-9)
+    for chosen in (rng.permutation(len(J))[:7], rng.permutation(len(J))[:9]):  # some are held
+        np.testing.assert_allclose(pieces.rows(theta, chosen), J[chosen], atol=1e-9)
+        gram = J[chosen] @ J[chosen].T
+        np.testing.assert_allclose(pieces.gram(theta, chosen), gram, rtol=1e-9, atol=1e-9)

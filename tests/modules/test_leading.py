@@ -76,6 +76,17 @@ def test_where_the_leading_part_vanishes_all_margins_are_0() -> None:
     assert not margins_in_the_limit(found).any()
 
 
+def test_the_degree_is_the_largest_of_all_terms() -> None:
+    """Of f + b^2 g, also at b = 0, where f of degree 1 is all that there is."""
+    module = Computed(
+        lambda m, x: m.f(x) + m.b**2 * m.g(x), f=linear(D), g=linear(D), b=torch.empty(1)
+    )
+    nn.init.zeros_(seeded(module, 1).get_parameter("b"))
+    found, degree = leading_part(Margins(module, (X,), Y))
+    assert degree == pytest.approx(3.0)
+    assert not margins_in_the_limit(found).any()
+
+
 def test_a_sample_of_less_degree_has_margin_0_in_the_limit() -> None:
     """Where x_1 <= 0 the term of degree 2 is off, and the shortcut is left."""
     module = Computed(

@@ -47,6 +47,15 @@ def test_restricted_margins_hold_the_other_parameters() -> None:
     )
 
 
+def test_a_homogeneous_module_is_the_same_at_any_scale_in_some_parameters() -> None:
+    """What is held fast is scaled as well: f(c theta) / c^L of all of theta."""
+    program, J = scaled(CASES["mixed-classes"][1](), 4.0)
+    far = program.gradients.at_scale(8.0, 4.0)
+    alone = far.restricted(["conv.weight"], program.theta)
+    np.testing.assert_allclose(alone.margins(alone.theta), program.margins)
+    np.testing.assert_allclose(far.rows(program.theta, np.arange(len(J))), J, atol=1e-9)
+
+
 def used_twice() -> nn.Module:
     """Use a matrix as one and entry by entry: its gradient is no outer product."""
     return Computed(

@@ -58,6 +58,9 @@ def test_the_level_method_brackets_the_optimum(norm: str) -> None:
         found = LevelMethod(most_steps=steps).improve([start], lambda _: False, NEVER)
         lower.append(found.lower)
         upper.append(found.upper)
+        gap = 1.0 - (optimum / program.size) ** 2
+        assert found.gap_lower - 1e-7 <= gap <= found.gap + 1e-7
+        assert found.gap_lower == pytest.approx(1.0 - (found.upper / program.size) ** 2)
     assert lower == sorted(lower)
     assert upper == sorted(upper, reverse=True)
     assert lower[-1] <= optimum * (1 + 1e-7)

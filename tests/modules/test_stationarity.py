@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -360,13 +360,8 @@ def test_a_network_with_a_readout_bias_gets_no_lower_bound() -> None:
 
 @pytest.mark.parametrize("module", [ib.GLNClassifier(3), linear(D)])
 def test_what_is_no_network_has_no_certificate(module: Any) -> None:
-    with pytest.raises(TypeError, match="pass classifier.network_; for another torch module use"):
+    with pytest.raises(TypeError, match="network_"):
         ib.certify_network(module, X, Y)
-
-
-def test_whether_multipliers_are_wanted_is_no_word() -> None:
-    with pytest.raises(TypeError, match="multipliers must be True or False, got 'no'"):
-        ib.certify_network(biased(0.1), X, Y, multipliers=cast("bool", "no"))
 
 
 def test_a_deep_network_has_no_certificate() -> None:
