@@ -258,19 +258,19 @@ def _gaps_by_norm(
     programs = [replace(program, norm=tensors.PARAMETER_NORMS[name]) for name in COMPARED]
     gaps = dict.fromkeys(COMPARED, 1.0)
 
-    def judge(weights: Array, combination: Tensor) -> None:
+    def lower_gaps(weights: Array, combination: Tensor) -> None:
         for other in programs:
             gap = other.judge(weights, combination).gap
             gaps[other.norm.name] = min(gaps[other.norm.name], gap)
 
-    judge(best.weights, best.combination)
-    judge(free.weights, free.combination)
+    lower_gaps(best.weights, best.combination)
+    lower_gaps(free.weights, free.combination)
     took = 0.0
     for weights in multipliers.tempered_weights(program.margins, gradients.rivals):
         if not deadline.allows(took):
             break
         began = time.perf_counter()
-        judge(weights, gradients.combine(program.theta, weights))
+        lower_gaps(weights, gradients.combine(program.theta, weights))
         took = time.perf_counter() - began
     gaps[program.norm.name] = best.gap
     return gaps

@@ -1,6 +1,7 @@
 """A norm is named by three rules on a table of gaps and margins, here on tables made by hand."""
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -10,6 +11,7 @@ from implicit_bias.diagnosis.norm_evidence import NormTable
 
 LOW, MIDDLE, HIGH = (GapBounds(gap, gap) for gap in (0.2, 0.5, 0.9))
 WIDE = GapBounds(0.2, 0.9)
+WIDE_BELOW = GapBounds(0.01, 0.9)
 
 
 def favoured_by_definition(row: NormRow) -> bool | None:
@@ -26,11 +28,21 @@ def favoured_by_definition(row: NormRow) -> bool | None:
     return below.pop() if len(below) == 1 else None
 
 
-@pytest.mark.parametrize("ours", [LOW, MIDDLE, HIGH, WIDE, GapBounds(0.0, 0.475)])
+# Beside bounds of 0.5 and 0.6 on the reference's gap the first one overlaps and the next does not,
+# by 0.475 = 95 % of 0.5; so do the others, by 0.57 = 95 % of 0.6.
+NEXT_TO = [
+    GapBounds(0.4, 0.475),
+    GapBounds(0.4, 0.474),
+    GapBounds(0.569, 0.9),
+    GapBounds(0.57, 0.9),
+]
+
+
+@pytest.mark.parametrize("ours", [LOW, MIDDLE, HIGH, WIDE, *NEXT_TO])
 def test_the_truth_table_of_favoured(ours: GapBounds) -> None:
     factors = [0.5, 1.0, 1.01, 1.0999, 1.1, 1.2, 1.3, 1.3001, 2.0, 2.5]
     spreads = [math.nan, 1.0, 1.05, 1.3, 2.0]
-    references = [None, LOW, MIDDLE, HIGH, WIDE, GapBounds(0.0, 0.0)]
+    references = [None, LOW, MIDDLE, HIGH, WIDE, GapBounds(0.0, 0.0), GapBounds(0.5, 0.6)]
     for theirs, factor, spread in product(references, factors, spreads):
         row = NormRow("linf", ours, factor, theirs, 1.0, spread)
         assert row.favoured is favoured_by_definition(row), row
@@ -70,6 +82,10 @@ def beside(
         ([beside("l2", 0.1, 1.0, 0.9), beside("linf", 0.21, 1.0, 0.9)], "l2", Code.LIMIT),
         # 0.1 is not at most half of 0.19, and 0.11 is not near
         ([beside("l2", 0.1, 1.0, 0.9), beside("linf", 0.19, 1.0, 0.9)], None, Code.WITHIN_NOISE),
+        (
+            [beside("l2", 0.1, 1.0, 0.9), beside("linf", 0.3, 1.0, 0.9, width=0.5)],
+            *(None, Code.WITHIN_NOISE),
+        ),
         ([beside("l2", 0.11, 1.0, 0.9), beside("linf", 0.9, 1.0, 0.9)], None, Code.WITHIN_NOISE),
         ([beside("l2", 0.5, 1.2, 0.9), beside("linf", 0.9, 0.8, 0.9)], "l2", Code.MARGIN_AND_GAP),
         (
@@ -86,6 +102,8 @@ def beside(
         ),
         # Rule 3: the other margin fell; or its logarithm, noise included, is a tenth at most.
         ([beside("l2", 0.9, 2.0, 0.9), beside("linf", 0.9, 0.5, 0.9)], "l2", Code.MARGIN),
+        ([beside("l2", 0.9, 1.1, 0.9), beside("linf", 0.9, 0.9, 0.9)], "l2", Code.MARGIN),
+        ([beside("l2", 0.9, 1.05, 0.9), beside("linf", 0.9, 0.5, 0.9)], None, Code.WITHIN_NOISE),
         ([beside("l2", 0.9, 4.0, 0.9), beside("linf", 0.9, 1.14, 0.9)], "l2", Code.MARGIN),
         (
             [beside("l2", 0.9, 4.0, 0.9), beside("linf", 0.9, 1.15, 0.9)],
@@ -95,9 +113,22 @@ def beside(
             [beside("l2", 0.9, 4.0, 0.9), beside("linf", 0.9, 1.05, 0.9, spread=1.2)],
             *(None, Code.MARGIN_WITHOUT_GAP),
         ),
+        (
+            [
+                beside("l2", 0.9, 2.0, 0.9),
+                beside("linf", 0.9, 0.5, 0.9),
+                beside("l1", 0.9, 1.15, 0.9),
+            ],
+            *(None, Code.MARGIN_WITHOUT_GAP),
+        ),
         # In linf the reference's margin can rise by (1 - 0.1)^(-1/2) only, or by 0.4^(-1/2).
         ([beside("l2", 0.5, 1.2, 0.9), beside("linf", 0.5, 1.0, 0.1)], None, Code.RIVAL),
         ([beside("l2", 0.5, 1.2, 0.9), beside("linf", 0.9, 1.0, 0.6)], "l2", Code.MARGIN_AND_GAP),
+        ([beside("l2", 0.5, 1.2, 0.9), beside("linf", 0.5, 0.5, 0.1)], "l2", Code.MARGIN_AND_GAP),
+        (
+            [beside("l2", 0.5, 1.2, 0.9), beside("linf", 0.5, 1.0, 0.3, width=0.9)],
+            *(None, Code.RIVAL),
+        ),
     ],
 )
 def test_conclusions_by_hand(rows: list[NormRow], best: str | None, code: Code) -> None:
@@ -111,6 +142,11 @@ def test_the_norm_of_the_optimizer_and_the_degree_count() -> None:
     rows = [beside("l2", 0.9, 2.0, 0.9), beside("linf", 0.9, 0.5, 0.8)]
     assert NormTable(rows, "linf", [1.0, 1.0], 1.0).conclude().why.names == ("linf",)
     assert NormTable(rows, "l2", [1.0, 1.0], 1.0).conclude().best == "l2"
+    # It may be as near to its limit as the reference is, by the bounds.
+    rows[1] = NormRow("linf", GapBounds(0.7, 0.9), 0.5, GapBounds(0.5, 0.8), 1.0, 1.0)
+    assert NormTable(rows, "linf", [1.0, 1.0], 1.0).conclude().best == "l2"
+    near_limit = [beside("l2", 0.5, 1.2, 0.9), beside("linf", 0.5, 1.0, 0.1)]
+    assert NormTable(near_limit, "", [1.0, 1.0], 2.0).conclude().best == "l2"  # 1.2 * 0.9^2 < 1
     small = [beside("l2", 0.9, 1.15, 0.9), beside("linf", 0.9, 1.0, 0.9)]
     assert NormTable(small, "", [1.0, 1.0], 1.0).conclude().best == "l2"
     assert NormTable(small, "", [1.0, 1.0], 2.0).conclude().best is None  # 1.01^20 > 1.15
@@ -119,7 +155,8 @@ def test_the_norm_of_the_optimizer_and_the_degree_count() -> None:
 def test_other_trainings_are_trained_as_far() -> None:
     rows = [beside("l2", 0.9, 2.0, 0.9), beside("linf", 0.9, 0.5, 0.9)]
     ahead = NormTable(rows, "", [1.0, 1.11], 1.0)
-    assert ahead.conclude().why.code is Code.REFERENCE_IS_AHEAD
+    for table in (ahead, NormTable(rows, "", [1.0, 0.5, 1.11], 1.0)):
+        assert table.conclude().why.code is Code.REFERENCE_IS_AHEAD
     assert NormTable(rows, "", [1.0, 1.09], 1.0).conclude().best == "l2"
     assert [each.code for each in ahead.caveats("none")] == [Code.ONE_REFERENCE]
     behind = NormTable(rows, "", [1.11, 1.2, 1.0], 1.0)
@@ -127,6 +164,9 @@ def test_other_trainings_are_trained_as_far() -> None:
         (Code.REFERENCE_IS_BEHIND, 1.0)
     ]
     assert behind.caveats("margin") == []
+    stopped = NormRow("l1", GapBounds(0.2, 0.9, stopped=True), 1.0)
+    found = NormTable([*rows, stopped], "", [1.0], 1.0).caveats("none")
+    assert [each.code for each in found] == [Code.STOPPED]
 
 
 def test_conclusions_without_a_reference() -> None:
@@ -137,6 +177,8 @@ def test_conclusions_without_a_reference() -> None:
     for rows, own, code in (
         ([near, far], "", Code.LIMIT),
         ([near, also], "", Code.SEVERAL_NEAR_ZERO),
+        ([NormRow("l1", WIDE_BELOW, 1.0), also], "", Code.SEVERAL_NEAR_ZERO),
+        ([replace(near, same=("linf",)), replace(also, same=("l2",))], "", Code.LIMIT),
         ([far], "", Code.NO_GAP_NEAR_ZERO),
         ([far], "l2", Code.GRADIENT_DESCENT_IS_FAR),
     ):
