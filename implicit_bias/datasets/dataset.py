@@ -248,6 +248,8 @@ def standardized(parts: Split) -> Split:
     """
     from sklearn.preprocessing import StandardScaler
 
+    if not isinstance(parts, Split):
+        raise TypeError(f"parts must be a Split, got {parts!r:.99}: pass split(dataset, size)")
     n_inputs = parts.train.n_features - parts.train.has_constant
     if not n_inputs:
         return parts

@@ -11,6 +11,7 @@ import struct
 import tempfile
 import textwrap
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, TypeAlias
@@ -87,16 +88,16 @@ def _import_pooch() -> ModuleType:
     return pooch
 
 
-def _folders(dataset: str) -> list[Path]:
+def _folders(dataset: str) -> Iterator[Path]:
     """Where the files of a data set are looked for, in this order; the last is the cache."""
-    if (CHECKOUT.parent / "pyproject.toml").is_file():
-        cache = CHECKOUT
-    else:
-        cache = Path(_import_pooch().os_cache("implicit_bias"))
     chosen = os.environ.get(DATA_VARIABLE)
-    if not chosen:
-        return [cache / dataset]
-    return [Path(chosen).expanduser() / dataset, cache / dataset]
+    if chosen:
+        yield Path(chosen).expanduser() / dataset
+    # Pooch knows the cache of an installed package; it is not needed for files that are found.
+    if (CHECKOUT.parent / "pyproject.toml").is_file():
+        yield CHECKOUT / dataset
+    else:
+        yield Path(_import_pooch().os_cache("implicit_bias")) / dataset
 
 
 def _find(dataset: str, file: str) -> Path | None:
@@ -110,7 +111,7 @@ def _find(dataset: str, file: str) -> Path | None:
 def _fetch(dataset: str, file: str, checksum: str) -> Path:
     """Download a file into the cache from the first mirror that gives it intact."""
     fetch = _import_pooch().HTTPDownloader()
-    folder = _folders(dataset)[-1]
+    *_, folder = _folders(dataset)
     failures: list[str] = []
     for mirror in KNOWN[dataset]["mirrors"]:
         url = f"{mirror}{file}.gz"
