@@ -7,6 +7,7 @@ from collections.abc import Container
 
 from markupsafe import Markup, escape
 
+from implicit_bias.base.wording import NO_BREAK
 from implicit_bias.comparison.verdict import Conclusion, Message, Standing, conclude
 
 __all__ = ["Conclusion", "Standing", "as_code", "conclude", "linked"]
@@ -17,19 +18,21 @@ def linked(message: Message, defined: Container[str]) -> Markup:
 
     Examples
     --------
-    >>> message = Message("{network}: {error} wrong", {"network": "<b>", "error": "3 %"})
+    >>> message = Message("{network}: {error} wrong", {"network": "<b>", "error": "3 of 9"})
     >>> print(linked(message, defined={"error"}))
-    &lt;b&gt;: <a href="#def-error">3 %</a> wrong
+    &lt;b&gt;: <a href="#def-error">3 of 9</a> wrong
     """
+    # No line of a page ends between a number and its percent sign; a command stays as it is typed.
+    per_cent = f"{NO_BREAK}%"
     values: dict[str, Markup] = {}
     for name, value in message.values.items():
         if name == "command":
             values[name] = as_code(value)
-        elif name in defined:
-            values[name] = Markup('<a href="#def-{}">{}</a>').format(name, value)
-        else:
-            values[name] = escape(value)
-    return escape(message.template).format_map(values)
+            continue
+        values[name] = escape(value.replace(" %", per_cent))
+        if name in defined:
+            values[name] = Markup('<a href="#def-{}">{}</a>').format(name, values[name])
+    return escape(message.template.replace(" %", per_cent)).format_map(values)
 
 
 def as_code(command: str) -> Markup:

@@ -99,14 +99,18 @@ def test_margins_of_one_program_have_common_axes() -> None:
     plots = list(margin_plots(compared(), looks(compared())))
     names = ["svm", "network", "l2"]  # by program
     assert [plot.figure.axes[0].get_title() for plot in plots] == names
-    limits = [plot.figure.axes[0].get_ylim() for plot in plots]
-    assert limits[0] == limits[1]
+    tops = []
+    highest = []
     for name, plot in zip(names, plots, strict=True):
         margin = compared().model(name).known_margin
         (ax,) = plot.figure.axes
         heights = [patch.get_height() for patch in ax.patches if isinstance(patch, Rectangle)]
         assert sum(heights) == len(margin.margins)
         assert drawn(ax, BLACK)[0][0][0] == margin.largest_margin
+        tops.append(ax.get_ylim()[1])
+        highest.append(max(heights))
+    assert highest[0] > highest[1]
+    assert tops[0] == tops[1] == pytest.approx(1.05 * highest[0])
 
 
 def test_regions_are_the_predicted_classes() -> None:

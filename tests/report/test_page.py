@@ -25,6 +25,7 @@ from implicit_bias.base.wording import minus, percent
 from implicit_bias.comparison.verdict import WORDS, Verdict
 from implicit_bias.datasets import make_toy, split
 from implicit_bias.report.page import write_report
+from implicit_bias.report.tables import tables
 from report.written import ATTACK, Page, Report, fit_and_write, no_margins
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -39,9 +40,9 @@ def test_all_files_are_there(digits: Report) -> None:
     folder = digits.path.parent
     written = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     names = ("models", "pairs", "predictions", "history")
-    tables = {f"{name}.{ext}" for name in names for ext in ("csv", "parquet")}
+    frames = {f"{name}.{ext}" for name in names for ext in ("csv", "parquet")}
     figures = {name for name in written if name.startswith("figures/")}
-    assert written == {"report.html"} | tables | figures
+    assert written == {"report.html"} | frames | figures
     pixels = {name for name in figures if name.endswith(".png")}
     assert len(pixels) == len(digits.page.attributes("img", "src"))
     assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in pixels)
@@ -196,6 +197,8 @@ def test_a_failed_solve_is_shown(tmp_path: Path) -> None:
     assert conclusion.verdict is Verdict.NO_PREDICTOR
     assert conclusion.headline in report.page.text
     assert "∞ (not separable)" in report.page.text  # the certified minimum
+    columns = {column.key for column in tables(report.comparison, ["-1", "+1"])[0].columns}
+    assert not {"norm", "min_margin", "active_units", "train_error"} & columns
     assert not {"margins", "plane", "support"} & {*report.page.attributes("section", "id")}
 
 
