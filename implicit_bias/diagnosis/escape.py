@@ -27,7 +27,7 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.findings import Thresholds
 from implicit_bias.diagnosis.function_space import flat_inputs, two_layer_relu
-from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.multipliers import Multipliers, TangentProgram, best_multipliers
 from implicit_bias.modules.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS
@@ -221,7 +221,7 @@ class EscapeSearch:
         The tangent program's solution says in which direction; a line search along it judges by the
         network itself, so what is returned is attained.
         """
-        gradients = MarginGradients(module, (X,), *labels)
+        gradients = Margins(module, (X,), *labels)
 
         def at_margin_1(theta: Tensor) -> TangentProgram | None:
             point = Subject(gradients.restricted(gradients.shapes, theta), degree=2.0)

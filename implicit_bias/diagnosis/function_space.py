@@ -52,7 +52,7 @@ from torch import Tensor, nn
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate
 from implicit_bias.modules.evaluate import drawn_like
-from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.multipliers import TangentProgram
 from implicit_bias.modules.stationarity import active_units
 from implicit_bias.networks import Network
@@ -108,7 +108,7 @@ class Point:
 
     Attributes
     ----------
-    gradients : MarginGradients
+    gradients : Margins
         The module.
     theta : Tensor of shape (P,)
         Its trained parameters.
@@ -120,7 +120,7 @@ class Point:
         Fraction by which they may differ, by rounding.
     """
 
-    gradients: MarginGradients
+    gradients: Margins
     theta: Tensor
     draws: int = 3
     samples: int = 64
@@ -171,7 +171,7 @@ class Point:
         return True
 
 
-def flat_inputs(gradients: MarginGradients) -> Tensor:
+def flat_inputs(gradients: Margins) -> Tensor:
     """Flatten the inputs of a module of one argument, (N, D)."""
     return gradients.inputs[0].reshape(len(gradients.inputs[0]), -1)
 
@@ -407,7 +407,7 @@ def is_gated(module: nn.Module) -> bool:
     return isinstance(module, Network) and module.fixed_gates and module.has_margin_structure
 
 
-def _of_one_argument(gradients: MarginGradients) -> bool:
+def _of_one_argument(gradients: Margins) -> bool:
     return len(gradients.inputs) == 1 and gradients.inputs[0].is_floating_point()
 
 
@@ -491,7 +491,7 @@ def _gated(program: TangentProgram, max_seconds: float | None) -> FunctionSpace:
 
 def _solved(
     build: Callable[[], MarginProblem],
-    gradients: MarginGradients,
+    gradients: Margins,
     max_seconds: float | None,
     most_entries: int = 2**22,
 ) -> Solution | str:

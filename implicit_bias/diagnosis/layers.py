@@ -26,7 +26,7 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.modules import multipliers
 from implicit_bias.modules.evaluate import drawn_like
-from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.margins import Margins
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +139,7 @@ class LayerBounds:
             layers.append(Layer(name, shape, norm, min(best.lower, norm), direction, best.method))
         return tuple(layers)
 
-    def _is_linear(self, alone: MarginGradients, margins: Array) -> bool:
+    def _is_linear(self, alone: Margins, margins: Array) -> bool:
         """Whether margins (n,) are linear in the parameters that vary, near where they are.
 
         By Euler's identity they are of degree 1, and second differences vanish for most pairs: of

@@ -32,7 +32,7 @@ from implicit_bias.diagnosis.norm_evidence import Evidence, NormRow, NormTable
 from implicit_bias.diagnosis.training import TrainingTest, limit_of
 from implicit_bias.modules.evaluate import as_module, drawn_like, evaluating
 from implicit_bias.modules.lent_threads import one_thread_if_small
-from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.multipliers import best_multipliers, kkt_gap
 from implicit_bias.modules.subject import SeparationError, Subject, margins_of
 from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_norm, one_or_several
@@ -315,7 +315,7 @@ def _with_state_of(reference: Reference, module: nn.Module) -> nn.Module:
     return other
 
 
-def _reference(margins: MarginGradients, subject: Subject) -> Subject:
+def _reference(margins: Margins, subject: Subject) -> Subject:
     """Check that a reference can be measured as the module is."""
     found = Subject.of(
         margins, subject.gradients.shapes, subject.degree, leading=subject.whole is not None

@@ -7,7 +7,7 @@ their inner products are entries of a Hadamard product of two small Gram matrice
 
 and the feature matrix (N, M D) is never needed: the structure of a model (gates, groups, metric,
 group scales d through Z diag(d) Z') is a mask Z Z' on one Gram matrix X X'. The gradient of a
-network in a weight matrix is such an outer product, too (`margin_gradients`).
+network in a weight matrix is such an outer product, too (`margins`).
 
 ======  ========  ==============================
 X       (n, D)    inputs

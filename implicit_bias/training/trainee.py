@@ -27,7 +27,7 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import as_class_labels, as_labels, pointing_to_the_page
 from implicit_bias.modules import evaluate
 from implicit_bias.modules.homogeneity import HomogeneityError
-from implicit_bias.modules.margin_gradients import NO_PARAMETER, MarginGradients, differentiated
+from implicit_bias.modules.margins import NO_PARAMETER, Margins, differentiated
 from implicit_bias.modules.stationarity import balance
 from implicit_bias.modules.subject import NOTHING_TRAINED, Subject, margins_of, offering_leading
 from implicit_bias.networks import Network
@@ -194,7 +194,7 @@ class Trainee:
         return not self.leading
 
     @property
-    def gradients(self) -> MarginGradients:
+    def gradients(self) -> Margins:
         """Margins of the module as it is, with their gradients."""
         with torch.no_grad():
             outputs = outputs_of(self.module, samples_of(self.inputs, slice(1)))
@@ -202,7 +202,7 @@ class Trainee:
         if outputs.ndim == 2:
             classes = outputs.shape[1]
         labels = self.labels.cpu().numpy()
-        return MarginGradients(self.module, self.inputs, labels, classes, names=self.parameters)
+        return Margins(self.module, self.inputs, labels, classes, names=self.parameters)
 
     def size(self) -> float:
         """Norm to which margins are compared, homogeneous of the same degree as the outputs.
