@@ -355,6 +355,14 @@ def test_a_square_that_is_rounded_away_is_in_the_bound(norm: Norm, shape: tuple[
     assert bound**2 >= 1 + mpq(2) ** -54
 
 
+def test_singular_values_that_are_rounding_do_not_count_in_a_maximiser() -> None:
+    """The polar factor of a product of vectors is that of the vectors over their norms."""
+    left = np.array([0.1, 0.2, 0.3])
+    right = np.array([0.7, 0.9, 1.1])
+    expected = np.outer(left / np.linalg.norm(left), right / np.linalg.norm(right))
+    np.testing.assert_allclose(Spectral().maximiser(np.outer(left, right)), expected, atol=1e-14)
+
+
 @pytest.mark.parametrize(("norm", "expected"), [(Spectral(), 4.0), (Nuclear(), 7.0)])
 def test_singular_vectors_need_not_be_orthonormal(
     norm: Norm, expected: float, monkeypatch: pytest.MonkeyPatch

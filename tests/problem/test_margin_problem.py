@@ -356,3 +356,9 @@ def test_groups_of_floats_and_none_beside_another_norm() -> None:
     bare = solve(MarginProblem(X, y, gates, norm=L1()))
     grouped = solve(MarginProblem(X, y, gates, whole.groups, norm=L1()))
     assert bare.certificate.upper == pytest.approx(grouped.certificate.upper)
+
+
+def test_the_scale_is_the_root_mean_square_of_feature_norms() -> None:
+    X = np.array([[3.0, 4.0], [0.0, 0.0]])
+    assert max_margin(X, [1, -1]).scale == pytest.approx(5.0 / 2**0.5)
+    assert max_margin(0.0 * X, [1, -1]).scale == 1.0
