@@ -140,7 +140,7 @@ class Network(nn.Module, ABC):
             validation.check_count(classes, "classes", 2, 10**6)
         elif shared:
             raise ValueError("shared units need the number of classes: pass classes=K")
-        if dtype not in (torch.float32, torch.float64):
+        if dtype is not torch.float64 and dtype is not torch.float32:
             raise ValueError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
         self.n_features = n_features
         self.classes = classes

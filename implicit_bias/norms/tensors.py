@@ -285,7 +285,7 @@ GivenNorm: TypeAlias = ParameterNorm | HasParameterNorm | Norm | str | Mapping[s
 
 def one_or_several(norms: Any) -> list[Any]:
     """Return one norm (or optimizer), or several, as a list: a mapping of parts to norms is one."""
-    if isinstance(norms, Iterable) and not isinstance(norms, str | Mapping):
+    if isinstance(norms, Iterable) and not isinstance(norms, str | Mapping | Tensor):
         return list(norms)
     return [norms]
 
