@@ -36,7 +36,8 @@ def finite_eigenvalues(
 ) -> Array:
     """Compute the eigenvalues of `gradient_gram.finite_gram` without squaring.
 
-    lambda_i = sigma_i(M)^2 / m. The columns of M are the gradients vec(a_k phi'(<w_k, x_i>) x_i), with those in the readouts,
+    lambda_i = sigma_i(M)^2 / m. The columns of M are the gradients vec(a_k phi'(<w_k, x_i>) x_i),
+    with those in the readouts,
     phi(<w_k, x_i>), below where they are trained, too. Its singular values are right
     to 1e-15 of the largest, so that eigenvalues are to 1e-30, far below the rounding of G. M is
     reduced to a triangle block by block and never held as a whole.

@@ -34,9 +34,7 @@ T       (m, m)  upper triangular
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import scipy.linalg
@@ -78,7 +76,6 @@ def find_overlap(
     weights: Array,
     deadline: Deadline,
     *,
-    without_redundant: bool = False,
     most_entries: int = 20_000_000,
     light: float = 1e-10,
 ) -> Overlap | None:
@@ -94,9 +91,6 @@ def find_overlap(
         Positive: estimates of alpha_p ||phi_p|| to begin with, of any scale.
     deadline : Deadline
         When to give up.
-    without_redundant : bool
-        Leave out columns that others fit up to rounding. The result is then no proof: it says that
-        any separator needs the last digits of these columns.
     most_entries : int
         Entries of A that are formed: of more rows some are taken.
     light : float
@@ -116,7 +110,7 @@ def find_overlap(
     index = rows.heavy_and_spread(weights, most_entries // columns)
     if len(index) == 0:
         return None
-    equations = _equations(problem, rows.subset(index), without_redundant, deadline)
+    equations = _equations(problem, rows.subset(index), deadline)
     if equations is None:
         return None
     A, exponents = equations
@@ -146,13 +140,10 @@ def find_overlap(
 
 
 def _equations(
-    problem: MarginProblem, rows: Constraints, without_redundant: bool, deadline: Deadline
+    problem: MarginProblem, rows: Constraints, deadline: Deadline
 ) -> tuple[Array, Integers] | None:
     """Return A (R, m) of some rows over powers of two, columns in [-1, 1], and exponents (R,)."""
-    columns_of: Callable[[Array], Array | None] = partial(integers.independent, deadline=deadline)
-    if without_redundant:
-        columns_of = integers.leading
-    features = _features(problem, rows, columns_of)
+    features = _features(problem, rows, deadline)
     if features is None:
         return None
     F, exponents = features
@@ -168,15 +159,15 @@ def _equations(
 def _features(
     problem: MarginProblem,
     rows: Constraints,
-    columns_of: Callable[[Array], Array | None],
+    deadline: Deadline,
     largest_exponent: int = 500,
 ) -> tuple[Array, Integers] | None:
     """Return features of the rows' samples over powers of two, (n, c), and the exponents (n,).
 
-    Their columns are products of those that ``columns_of`` returns for the gates and for the
-    inputs, and ones for an intercept unless the others span these. With `integers.independent`
-    their span is that of gates times inputs. None where there are none, or digits are lost, or for
-    rows beyond the largest power of two.
+    Their columns are products of independent columns (`integers.independent`) of the gates and of
+    the inputs, with the span of gates times inputs, and ones for an intercept unless the others
+    span these. None where there are none, or digits are lost, or for rows beyond the largest power
+    of two.
     """
     samples = np.unique(rows.samples)
     gates = problem.features.sparse_gates[samples]
@@ -191,12 +182,12 @@ def _features(
         if np.abs(exponents).max() > largest_exponent:
             return None
         scaled = np.ldexp(factor, -exponents[:, None])
-        found = columns_of(scaled)
+        found = integers.independent(scaled, deadline)
         if found is None or (np.ldexp(scaled, exponents[:, None]) != factor).any():
             return None
         if spans_ones:
             ones = np.ldexp(1.0, -exponents)[:, None]
-            with_ones = columns_of(np.hstack([scaled, ones]))
+            with_ones = integers.independent(np.hstack([scaled, ones]), deadline)
             spans_ones = with_ones is not None and with_ones.shape[1] == found.shape[1]
         spans.append(found)
         sizes = sizes + exponents

@@ -121,8 +121,6 @@ def loss_weights(
     rows = problem.constraints
     scores = problem.decision(coef) + intercept
     margins = rows.margins(scores.reshape(problem.n_samples, -1))
-    if not np.isfinite(margins).all():  # they overflow: smaller coefficients keep the order
-        return loss_weights(problem, np.ldexp(coef, -200), np.ldexp(intercept, -200), loss)
     weights = weights_of_margins(rows.by_sample(margins), loss)
     return rows.alpha(weights.reshape(-1))
 
