@@ -260,15 +260,11 @@ def test_time_ends_a_solve_with_the_bounds_so_far() -> None:
     ("changes", "word"),
     [
         ({"C": 0.0}, "C must"),
-        ({"activation": 3}, "two slopes"),
         ({"activation": (0.0, 1e200)}, "slopes"),
         ({"activation": "tanh"}, "activation"),
-        ({"tol": 0.0}, "tol"),
-        ({"max_rounds": 1.5}, "max_rounds"),
         ({"start": [[1.0, 2.0]]}, "start"),
         ({"X": np.zeros((2, 0))}, "no columns"),
         ({"y": [1, -2]}, "labels"),
-        ({"y": [-1, 1], "classes": 2}, "integers"),
     ],
 )
 def test_bad_input(changes: dict[str, object], word: str) -> None:
