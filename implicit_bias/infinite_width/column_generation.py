@@ -129,24 +129,11 @@ class InfiniteWidthSolution:
     @property
     def message(self) -> str:
         """What is proven, in a sentence."""
-        lower = self.certificate.lower
-        upper = self.certificate.upper
         if self.conflict is not None:
             return f"No network separates the data: {self.conflict.cause}"
-        if self.status is Status.OPTIMAL:
-            return f"The optimum is {upper:.9g}, certified to {self.certificate.gap:.1e}."
-        below = "the best provable lower bound"
-        if self.exact:
-            below = "by the oracle"
-        above = "not bounded from above, since no network was found that separates the data"
-        if np.isfinite(upper):
-            above = f"at most {upper:.9g}, what the best network found has"
-        sentence = f"The optimum is not known: it is at least {lower:.9g}, {below}, and {above}."
-        if self.rounding >= 0.1 * self.certificate.gap:
-            sentence += (
-                " Margins are so small, relative to the inputs, that rounding hides a fraction of "
-                f"{self.rounding:.1e}: center or scale the inputs."
-            )
+        sentence = self.status.explain(self.certificate)
+        if self.status is not Status.OPTIMAL and self.rounding >= 0.1 * self.certificate.gap:
+            sentence += f"; rounding hides a fraction of {self.rounding:.1e} of the lower bound"
         return sentence
 
     statement = message

@@ -361,8 +361,7 @@ def infinite_gram(
     Raises
     ------
     ValueError
-        Rows that are not of length 1, no hidden layer, readouts that are no second moment, or a phi
-        that the quadrature refuses.
+        Rows that are not of length 1, no hidden layer, or a phi that the quadrature refuses.
 
     Examples
     --------
@@ -372,11 +371,6 @@ def infinite_gram(
     check_count(hidden_layers, "hidden_layers")
     check_flag(train_readouts, "train_readouts")
     moment = dual_kernels.as_gram(np.atleast_2d(as_numbers(readouts, "readouts")), "readouts")
-    if np.linalg.eigvalsh(moment)[0] < -1e-9 * np.abs(moment).max():
-        raise ValueError(
-            "readouts must be a mean square or a positive semi-definite (C, C), got "
-            f"{readouts!r}: of readouts V (C, m) pass V @ V.T / m"
-        )
     # What the last hidden layer sees are unit vectors of these correlations.
     rho = next(islice(correlations(X, activation), hidden_layers - 1, None))
     gram = np.kron(moment, dual_kernels.gradient_kernel(rho, activation.kappa.at_angle))

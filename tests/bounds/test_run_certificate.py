@@ -207,9 +207,3 @@ def test_weights_of_a_run_have_any_scale() -> None:
     problem = max_margin([[2.0], [-1.0]], [1, -1], intercept=True)
     found = certify_run(problem, [[1.0]], weights=[1e200, 1e200])
     assert found.lower == pytest.approx(2 / 3)
-
-
-def test_a_module_that_is_no_layer_is_named() -> None:
-    network = torch.nn.Sequential(torch.nn.Linear(5, 3))
-    with pytest.raises(ValueError, match="Sequential"):
-        certify_run(max_margin(*clusters()), network)
