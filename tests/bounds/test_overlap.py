@@ -191,7 +191,7 @@ def test_what_is_too_large_to_be_formed_has_no_proof() -> None:
     assert found_in(plain(*noisy_table(60, 5, flipped=0.4)), most_entries=5) is None
 
 
-@pytest.mark.parametrize("power", [-300, -200, 200, 300])
+@pytest.mark.parametrize("power", [-150, -100, 100, 150])
 def test_columns_of_any_size_count(power: int) -> None:
     """A column equal to the label separates, whatever its size; a column of noise does not."""
     X, y = noisy_table(60, 5, flipped=0.4)
