@@ -425,18 +425,6 @@ def test_any_candidate_has_bounds(C: float, intercept: bool, classes: int, size:
             assert usual.lower <= bounds.upper * (1 + ROUNDING)
 
 
-@pytest.mark.parametrize("C", [math.inf, 1.0])
-def test_an_offset_far_larger_than_the_coefficients_is_kept(C: float) -> None:
-    """In units of these coefficients it would be infinite."""
-    problem = plain(np.array([[1.0], [2.0], [-1.0]]), [1.0, 1.0, -1.0], C, intercept=True)
-    coef = np.array([[1e-300]])
-    assert certify(problem, coef, intercept=1e308).min_margin == -1e308
-    found = grade(problem, coef, np.ones(3), Status.OPTIMAL, intercept=1e308)
-    assert np.isfinite(found.margins).all()
-    if problem.hard_margin:
-        assert found.intercept == 1e308
-
-
 def test_a_soft_margin_is_never_inseparable() -> None:
     problem = MarginProblem(np.ones((2, 1)), [1, -1], np.ones((2, 1)), [0], C=1e100)  # type: ignore[arg-type]
     found = grade(problem, np.full((1, 1), 1e308), np.ones(2), Status.NOT_SEPARABLE)

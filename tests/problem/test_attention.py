@@ -103,8 +103,3 @@ def test_equal_tokens_cannot_be_told_apart() -> None:
 def test_bad_input_is_named(tokens: Array, query: Array, best: Any, word: str) -> None:
     with pytest.raises(ValueError, match=word):
         attention_margin(tokens, query, best)
-
-
-def test_a_norm_must_be_one() -> None:
-    with pytest.raises(TypeError, match="norm"):
-        attention_margin(TOKENS, QUERY, BEST, 2)  # type: ignore[arg-type]

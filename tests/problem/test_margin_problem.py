@@ -130,18 +130,6 @@ def test_l2_norm_is_that_of_all_joint_contexts(n_units: int, n_contexts: int) ->
     assert scale * np.linalg.norm(u) == pytest.approx(np.sqrt(square), rel=1e-9)
 
 
-@pytest.mark.parametrize(("n_units", "n_contexts"), L2_SIZES)
-def test_l2_gates_have_the_additive_rank_and_the_printed_form(
-    n_units: int, n_contexts: int
-) -> None:
-    R = l2_combination(n_units, n_contexts)
-    assert R.shape == (n_units * n_contexts, n_units * (n_contexts - 1) + 1)
-    assert np.linalg.matrix_rank(R) == R.shape[1]
-    block = np.kron(np.eye(n_units), np.ones((n_contexts, n_contexts)))
-    printed = n_contexts * np.eye(len(R)) + 1 - block
-    close(R @ R.T, np.linalg.pinv(printed, rcond=1e-9))
-
-
 @pytest.mark.parametrize(("n_units", "n_hyperplanes"), [(2, 1), (3, 1), (2, 2)])
 def test_svm_l2_is_the_svm_over_all_joint_contexts(n_units: int, n_hyperplanes: int) -> None:
     """Minimum ||beta||_2 over additive beta, by Clarabel on all C^H contexts, one by one."""
@@ -252,14 +240,6 @@ def test_labels_and_groups_may_be_tensors() -> None:
     assert solve(max_margin(X, Y, groups=groups, C=1.0)).certificate.upper > 0
 
 
-def test_a_problem_does_not_change_with_a_tensor_that_requires_a_gradient() -> None:
-    given = torch.tensor(X, requires_grad=True)
-    problem = MarginProblem(**{**GOOD, "X": given})
-    with torch.no_grad():
-        given.zero_()
-    np.testing.assert_array_equal(problem.X, X)
-
-
 def test_arrays_that_nobody_can_change_are_shared() -> None:
     problem = MarginProblem(**GOOD)
     again = replace(problem, C=1.0)
@@ -283,14 +263,6 @@ def test_copies_cannot_be_written_and_know_nothing_of_before(stored: Any) -> Non
             assert not array.flags.writeable
     assert "features" in vars(problem)
     assert "features" not in vars(copy.deepcopy(problem))
-
-
-def test_indices_of_gates_are_its_own() -> None:
-    gates = sp.csr_array(np.eye(2))
-    gates.data.setflags(write=False)
-    problem = MarginProblem(np.eye(2), Y[:2], gates, np.arange(2))
-    gates.indices[:] = [1, 0]
-    np.testing.assert_array_equal(dense(problem.gates), np.eye(2))
 
 
 def test_groups_of_floats_and_none_beside_another_norm() -> None:
