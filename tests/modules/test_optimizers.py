@@ -23,6 +23,9 @@ from implicit_bias.norms.tensors import PARAMETER_NORMS, ComposedNorm
 from implicit_bias.training.optimizers import SignDescent
 from kkt_points import set_to_kkt_point
 
+if not hasattr(torch.optim, "Muon"):
+    pytest.skip("Muon came with torch 2.9", allow_module_level=True)
+
 N, D = 12, 4
 X = drawn(N, D)
 
