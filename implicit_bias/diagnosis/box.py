@@ -240,55 +240,84 @@ def _measured(
     gradients: Mapping[str, Tensor],
     rates: Sequence[float] | None,
 ) -> BoxLimit:
-    radii: dict[str, float] = {}
-    norms: dict[str, float] = {}
-    free: dict[str, float] = {}
-    duals = 0.0  # sum of r_p ||g_p||_{p,*}
-    products = 0.0  # sum of <g_p, theta_p>
-    at_wall = 0
-    counted = 0
-    penalised: list[Tensor] = []
-    gradients_there: list[Tensor] = []
-    acted: list[float] = []
-    for step in steps:
-        theta = step.parameter.detach().double()
-        g = gradients[step.name]
-        if step.decay > 0.0:
-            acted.append(_decayed(step, steps[0], rates))
-        if step.decay > 0.0 and step.decoupled:
-            radius = step.scale / step.decay
-            sizes = _sizes(theta, step.norm)
-            radii[step.name] = radius
-            norms[step.name] = float(sizes.max())
-            duals += radius * _dual(g, step.norm)
-            products += float((g * theta).sum())
-            at_wall += int((sizes >= (1.0 - WALL) * radius).sum())
-            counted += sizes.numel()
-        elif step.decay > 0.0:
-            radii[step.name] = math.inf
-            penalised.append((g + step.decay * theta).reshape(-1))
-            gradients_there.append(g.reshape(-1))
-        else:
-            radii[step.name] = math.inf
-            free[step.name] = _dual(g, step.norm)
-    gap = duals + products
-    in_box = bool(norms)
+    terms = Terms.of(steps, gradients)
     lower_bound = math.nan
-    if len(norms) == len(steps) and _is_affine(module, inputs):
-        lower_bound = value - gap
+    if len(terms.norms) == len(steps) and _is_affine(module, inputs):
+        lower_bound = value - terms.gap
+    acted = [_decayed(step, steps[0], rates) for step in steps if step.decay > 0.0]
     return BoxLimit(
-        score=_ratio(gap, duals) if in_box else math.nan,
-        gap=gap if in_box else math.nan,
+        score=terms.score,
+        gap=terms.gap,
         loss=value,
         lower_bound=lower_bound,
-        radii=radii,
-        norms=norms,
-        reached=max((norms[name] / radii[name] for name in norms), default=math.nan),
-        at_wall=at_wall / counted if counted else math.nan,
+        radii=terms.radii,
+        norms=terms.norms,
+        reached=terms.reached,
+        at_wall=terms.at_wall,
         decayed=min(acted),
-        free=free,
-        penalty_score=_penalty_score(penalised, gradients_there),
+        free=terms.free,
+        penalty_score=terms.penalty_score,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What the scores are made of, at one set of weights and one gradient; see `BoxLimit`."""
+
+    score: float
+    gap: float
+    radii: dict[str, float]
+    norms: dict[str, float]
+    reached: float
+    at_wall: float
+    free: dict[str, float]
+    penalty_score: float
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], gradients: Mapping[str, Tensor]) -> Terms:
+        """Add the parts of all tensors up, in float64."""
+        radii: dict[str, float] = {}
+        norms: dict[str, float] = {}
+        free: dict[str, float] = {}
+        duals = 0.0  # sum of r_p ||g_p||_{p,*}
+        products = 0.0  # sum of <g_p, theta_p>
+        at_wall = 0
+        counted = 0
+        penalised: list[Tensor] = []
+        gradients_there: list[Tensor] = []
+        for step in steps:
+            theta = step.parameter.detach().double()
+            g = gradients[step.name].double()
+            radii[step.name] = math.inf
+            if step.decay == 0.0:
+                free[step.name] = _dual(g, step.norm)
+            elif step.decoupled:
+                radius = step.scale / step.decay
+                sizes = _sizes(theta, step.norm)
+                radii[step.name] = radius
+                norms[step.name] = float(sizes.max())
+                duals += radius * _dual(g, step.norm)
+                products += float((g * theta).sum())
+                at_wall += int((sizes >= (1.0 - WALL) * radius).sum())
+                counted += sizes.numel()
+            else:
+                penalised.append((g + step.decay * theta).reshape(-1))
+                gradients_there.append(g.reshape(-1))
+        gap = math.nan
+        score = math.nan
+        if norms:
+            gap = duals + products
+            score = _ratio(gap, duals)
+        return cls(
+            score=score,
+            gap=gap,
+            radii=radii,
+            norms=norms,
+            reached=max((norms[name] / radii[name] for name in norms), default=math.nan),
+            at_wall=at_wall / counted if counted else math.nan,
+            free=free,
+            penalty_score=_penalty_score(penalised, gradients_there),
+        )
 
 
 # --- gradients of the loss -----------------------------------------------------------------------
