@@ -44,7 +44,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -260,6 +260,28 @@ def _measured(
     )
 
 
+class FrankWolfe(NamedTuple):
+    """The gap over the box, and its ratio to sum_p r_p ||g_p||_{p,*}; nan without a box."""
+
+    gap: float
+    score: float
+
+
+def frank_wolfe(steps: Sequence[Step], gradients: Mapping[str, Tensor]) -> FrankWolfe:
+    """Add up r_p ||g_p||_{p,*} + <g_p, theta_p> over the tensors with decoupled decay."""
+    boxed = [step for step in steps if step.decoupled and step.decay > 0.0]
+    if not boxed:
+        return FrankWolfe(math.nan, math.nan)
+    duals = 0.0  # sum of r_p ||g_p||_{p,*}
+    products = 0.0  # sum of <g_p, theta_p>
+    for step in boxed:
+        g = gradients[step.name].double()
+        duals += step.scale / step.decay * _dual(g, step.norm)
+        products += float((g * step.parameter.detach().double()).sum())
+    gap = duals + products
+    return FrankWolfe(gap, _ratio(gap, duals))
+
+
 @dataclass(frozen=True, eq=False)
 class Terms:
     """What the scores are made of, at one set of weights and one gradient; see `BoxLimit`."""
@@ -279,8 +301,6 @@ class Terms:
         radii: dict[str, float] = {}
         norms: dict[str, float] = {}
         free: dict[str, float] = {}
-        duals = 0.0  # sum of r_p ||g_p||_{p,*}
-        products = 0.0  # sum of <g_p, theta_p>
         at_wall = 0
         counted = 0
         penalised: list[Tensor] = []
@@ -296,21 +316,15 @@ class Terms:
                 sizes = _sizes(theta, step.norm)
                 radii[step.name] = radius
                 norms[step.name] = float(sizes.max())
-                duals += radius * _dual(g, step.norm)
-                products += float((g * theta).sum())
                 at_wall += int((sizes >= (1.0 - WALL) * radius).sum())
                 counted += sizes.numel()
             else:
                 penalised.append((g + step.decay * theta).reshape(-1))
                 gradients_there.append(g.reshape(-1))
-        gap = math.nan
-        score = math.nan
-        if norms:
-            gap = duals + products
-            score = _ratio(gap, duals)
+        in_box = frank_wolfe(steps, gradients)
         return cls(
-            score=score,
-            gap=gap,
+            score=in_box.score,
+            gap=in_box.gap,
             radii=radii,
             norms=norms,
             reached=max((norms[name] / radii[name] for name in norms), default=math.nan),

@@ -25,10 +25,10 @@ import torch
 from torch import Tensor, nn
 
 from implicit_bias.base.validation import check_count, check_number
-from implicit_bias.diagnosis.box import Terms
+from implicit_bias.diagnosis.box import Terms, frank_wolfe
 from implicit_bias.modules.evaluate import as_module
 from implicit_bias.modules.optimizers import OptimizerError
-from implicit_bias.modules.steps import steps_of
+from implicit_bias.modules.steps import Step, steps_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,25 +140,23 @@ class BoxTrace:
         measured = self.steps_taken % self.every == 0
         self.steps_taken += 1
         if measured:
-            self._measure(float(loss), gradients)
+            self._measure(float(loss), steps, gradients)
         # The step that follows decays the weights by this much.
         for step in steps:
             if step.name in self._decay_so_far:
                 self._decay_so_far[step.name] += step.rate * step.decay
 
-    def _measure(self, loss: float, gradients: dict[str, Tensor]) -> None:
-        steps = steps_of(self.optimizer, self.module)
+    def _measure(self, loss: float, steps: list[Step], gradients: dict[str, Tensor]) -> None:
         # m_t is of t gradients, the first of which would count less without this factor.
         corrected = 1.0 - self.average**self.steps_taken
         averages = {name: m / corrected for name, m in self._averages.items()}
         smooth = Terms.of(steps, averages)
-        batch = Terms.of(steps, gradients)
         self.rows.append(
             {
                 "step": self.steps_taken - 1,
                 "loss": loss,
                 "score": smooth.score,
-                "score_of_batch": batch.score,
+                "score_of_batch": frank_wolfe(steps, gradients).score,
                 "gap": smooth.gap,
                 "reached": smooth.reached,
                 "at_wall": smooth.at_wall,

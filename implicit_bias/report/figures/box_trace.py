@@ -4,10 +4,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from implicit_bias.diagnosis.box import NEAR
 from implicit_bias.report import style
-
-# A score below this is near a KKT point, as `BoxLimit.near` says.
-NEAR = 0.05
 
 
 def draw_box_trace(frame: pd.DataFrame) -> Figure:
