@@ -228,21 +228,10 @@ def box_gap(
             "the optimizer has no weight decay, so that nothing bounds the weights: diagnose "
             "measures the margin problem instead"
         )
-    value, gradients = _gradients(module, list(_batches(inputs, labels)), loss, steps)
-    return _measured(module, inputs, steps, value, gradients, rates)
-
-
-def _measured(
-    module: nn.Module,
-    inputs: Any,
-    steps: Sequence[Step],
-    value: float,
-    gradients: Mapping[str, Tensor],
-    rates: Sequence[float] | None,
-) -> BoxLimit:
+    value, gradients, first_arguments = _gradients(module, _batches(inputs, labels), loss, steps)
     terms = Terms.of(steps, gradients)
     lower_bound = math.nan
-    if len(terms.norms) == len(steps) and _is_affine(module, inputs):
+    if len(terms.norms) == len(steps) and _is_affine(module, first_arguments):
         lower_bound = value - terms.gap
     acted = [_decayed(step, steps[0], rates) for step in steps if step.decay > 0.0]
     return BoxLimit(
@@ -368,8 +357,12 @@ def _as_tensor(given: Any) -> Any:
 
 def _gradients(
     module: nn.Module, batches: Iterable[Batch], loss: Loss, steps: Sequence[Step]
-) -> tuple[float, dict[str, Tensor]]:
-    """Return the loss and its gradients, means over all samples, in float64."""
+) -> tuple[float, dict[str, Tensor], tuple[Any, ...]]:
+    """Return the loss and its gradients, means over all samples, in float64; and the first inputs.
+
+    One batch is held at a time.
+    """
+    first_arguments: tuple[Any, ...] = ()
     sums = {step.name: torch.zeros_like(step.parameter, dtype=torch.float64) for step in steps}
     total = 0.0
     samples = 0
@@ -387,6 +380,8 @@ def _gradients(
             found = torch.autograd.grad(
                 value.reshape(()), [values[step.name] for step in steps], allow_unused=True
             )
+        if samples == 0:
+            first_arguments = arguments
         total += count * float(value.detach())
         samples += count
         for step, gradient in zip(steps, found, strict=True):
@@ -397,7 +392,7 @@ def _gradients(
     means = {name: gradient / samples for name, gradient in sums.items()}
     if not math.isfinite(total) or not all(bool(g.isfinite().all()) for g in means.values()):
         raise ValueError("the loss or its gradient is not finite at these weights")
-    return total / samples, means
+    return total / samples, means, first_arguments
 
 
 def _moved(
@@ -466,12 +461,8 @@ def _decayed(step: Step, first: Step, rates: Sequence[float] | None) -> float:
     return -math.expm1(-step.decay * total)
 
 
-def _is_affine(module: nn.Module, inputs: Any) -> bool:
+def _is_affine(module: nn.Module, arguments: tuple[Any, ...]) -> bool:
     """Whether outputs are affine in the parameters, on a first batch: at two points and between."""
-    if isinstance(inputs, (Tensor, np.ndarray, tuple, list)):
-        arguments = _arguments(inputs)
-    else:
-        arguments = _arguments(next(iter(inputs))[0])
     one = {name: p.detach().clone() for name, p in module.named_parameters()}
     generator = torch.Generator().manual_seed(0)
     other = {}
