@@ -185,6 +185,24 @@ def prove_not_separable(
     return None
 
 
+def nearly_a_proof(problem: MarginProblem, deadline: Deadline = NEVER) -> Array | None:
+    """Return dual variables that are a proof but for the last digits of redundant columns.
+
+    Columns that others fit up to rounding add to what is separable as real numbers, with huge
+    coefficients. None where something else may separate the data, or in want of time.
+    """
+    rows = problem.constraints.narrowed()
+    deadline = deadline.within(LIMITS.seconds)
+    search = _Search(problem, rows, np.ones(len(rows)), deadline, LIMITS)
+    try:
+        found = search.by_overlap(without_redundant=True)
+    except TimeoutError:
+        return None
+    if found is None:
+        return None
+    return found.alpha
+
+
 def takes_too_long(order: int, rows: int, most_equations: int = 3000) -> bool:
     """Whether a proof by so many rows, whose V has so many entries, takes too long to be sought."""
     return most_equations < order < rows
@@ -217,12 +235,19 @@ class _Search:
             return self.by_vertex()
         return found
 
-    def by_overlap(self) -> Proof | None:
-        """Return a proof in which every row may have a part, or every one of two classes."""
+    def by_overlap(self, *, without_redundant: bool = False) -> Proof | None:
+        """Return a proof in which every row may have a part, or every one of two classes.
+
+        With ``without_redundant`` it is one but for the last digits of redundant columns.
+        """
         rows = self.rows
         for chosen in [np.ones(len(rows), dtype=bool), *self._pairs()]:
             found = find_overlap(
-                self.problem, rows.subset(chosen), self.weights[chosen], self.deadline
+                self.problem,
+                rows.subset(chosen),
+                self.weights[chosen],
+                self.deadline,
+                without_redundant=without_redundant,
             )
             if found is not None:
                 places, alpha = self._in_problem(np.flatnonzero(chosen)[found.rows], found.alpha)

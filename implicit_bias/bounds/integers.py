@@ -163,6 +163,29 @@ def of_size_1(F: Array) -> Array:
     return np.ldexp(F, -np.frexp(np.abs(F).max(axis=0, initial=0.0))[1])
 
 
+def leading(F: Array, roundings: int = 64) -> Array:
+    """Return the columns of F (S, c), in [-1, 1], without redundant ones; all where it is doubtful.
+
+    A column is redundant if the others fit each of its numbers up to so many ``roundings``.
+    """
+    F = of_size_1(F)
+    if F.shape[1] == 0:
+        return F
+    norms = np.linalg.norm(F, axis=0)
+    T, pivots = pivoted(F / norms)
+    rank = rank_of(T)
+    basis = np.sort(pivots[:rank])
+    rest = pivots[rank:]
+    if len(rest) == 0:
+        return F
+    fit = scipy.linalg.lstsq(F[:, basis], F[:, rest], check_finite=False)[0]
+    lacking = np.abs(F[:, rest] - F[:, basis] @ fit)
+    size = np.abs(F[:, basis]) @ np.abs(fit)
+    if (lacking <= roundings * 2.0**-MANTISSA * np.maximum(size, 1.0)).all():
+        return F[:, basis]
+    return F
+
+
 def pivoted(F: Array) -> tuple[Array, Integers]:
     """Return the triangle and the order of columns of a pivoted QR decomposition.
 

@@ -34,7 +34,9 @@ T       (m, m)  upper triangular
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.linalg
@@ -80,6 +82,7 @@ def find_overlap(
     weights: Array,
     deadline: Deadline,
     *,
+    without_redundant: bool = False,
     most_entries: int = 20_000_000,
     light: float = 1e-10,
 ) -> Overlap | None:
@@ -95,6 +98,9 @@ def find_overlap(
         Positive: estimates of alpha_p ||phi_p|| to begin with, of any scale.
     deadline : Deadline
         When to give up.
+    without_redundant : bool
+        Leave out columns that others fit up to rounding. The result is then no proof: it says that
+        any separator needs the last digits of these columns.
     most_entries : int
         Entries of A that are formed: of more rows some are taken.
     light : float
@@ -114,7 +120,7 @@ def find_overlap(
     index = rows.heavy_and_spread(weights, most_entries // columns)
     if len(index) == 0:
         return None
-    equations = _equations(problem, rows.subset(index), deadline)
+    equations = _equations(problem, rows.subset(index), without_redundant, deadline)
     if equations is None:
         return None
     A, exponents = equations
@@ -141,10 +147,13 @@ def find_overlap(
 
 
 def _equations(
-    problem: MarginProblem, rows: Constraints, deadline: Deadline
+    problem: MarginProblem, rows: Constraints, without_redundant: bool, deadline: Deadline
 ) -> tuple[Array, Integers] | None:
     """Return A (R, m) of some rows over powers of two, columns in [-1, 1], and exponents (R,)."""
-    features = _features(problem, rows, deadline)
+    columns_of: Callable[[Array], Array | None] = partial(integers.independent, deadline=deadline)
+    if without_redundant:
+        columns_of = integers.leading
+    features = _features(problem, rows, columns_of)
     if features is None:
         return None
     F, exponents = features
@@ -154,13 +163,16 @@ def _equations(
 
 
 def _features(
-    problem: MarginProblem, rows: Constraints, deadline: Deadline
+    problem: MarginProblem,
+    rows: Constraints,
+    columns_of: Callable[[Array], Array | None],
 ) -> tuple[Array, Integers] | None:
     """Return features of the rows' samples over powers of two, (n, c), and the exponents (n,).
 
-    Their columns are products of independent columns (`integers.independent`) of the gates and of
-    the inputs, with the span of gates times inputs, and ones for an intercept unless the others
-    span these. None where there are none, or where entries are not within `FINEST` and its inverse.
+    Their columns are products of those that ``columns_of`` returns for the gates and for the
+    inputs, and ones for an intercept unless the others span these. With `integers.independent`
+    their span is that of gates times inputs. None where there are none, or where entries are not
+    within `FINEST` and its inverse.
     """
     samples = np.unique(rows.samples)
     gates = problem.features.sparse_gates[samples]
@@ -176,12 +188,12 @@ def _features(
         factor = np.where(same, 1.0, given)
         exponents = np.frexp(np.abs(factor).max(axis=1, initial=0.0))[1].astype(np.int64)
         scaled = np.ldexp(factor, -exponents[:, None])
-        found = integers.independent(scaled, deadline)
+        found = columns_of(scaled)
         if found is None:
             return None
         if spans_ones:
             ones = np.ldexp(1.0, -exponents)[:, None]
-            with_ones = integers.independent(np.hstack([scaled, ones]), deadline)
+            with_ones = columns_of(np.hstack([scaled, ones]))
             spans_ones = with_ones is not None and with_ones.shape[1] == found.shape[1]
         spans.append(found)
         sizes = sizes + exponents

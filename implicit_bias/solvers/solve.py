@@ -23,7 +23,11 @@ from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.threads import threads
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Graded, Status, grade
-from implicit_bias.bounds.gordan import prove_not_separable, takes_too_long
+from implicit_bias.bounds.gordan import (
+    nearly_a_proof,
+    prove_not_separable,
+    takes_too_long,
+)
 from implicit_bias.bounds.separability import (
     find_conflict,
     lacks_constant,
@@ -432,6 +436,13 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
             if proven.status is Status.NOT_SEPARABLE:
                 trials.best = proven
                 tried.append("proven")
+        elif doubtful and trials.lack_separator:
+            alpha = nearly_a_proof(problem, deadline)
+            if alpha is not None:
+                hopeless = True
+                found = replace(first.candidate, alpha=alpha, detail="")
+                trials.join(trials.graded(first.method, found))
+                tried.append("nothing separates but the last digits of redundant columns")
 
     # --- a soft margin of large C -------------------------------------------------------------
     # The numbers of such problems are too far apart for a method that follows both constraints.

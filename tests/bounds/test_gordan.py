@@ -260,6 +260,23 @@ def test_the_last_digits_of_a_redundant_column_are_no_answer() -> None:
     found = solve(moved)
     assert found.status is Status.NEARLY_INSEPARABLE
     assert found.certificate.lower > 1e13
+    assert "last digits of redundant columns" in found.stats.detail
+    noisy = plain(*noisy_table(120, 5, flipped=0.4))
+    assert gordan.nearly_a_proof(noisy) is not None
+    assert gordan.nearly_a_proof(separable("linear")) is None
+    assert gordan.nearly_a_proof(noisy, Deadline.after(1e-9)) is None
+
+
+@pytest.mark.parametrize("offset", [2e14, 1e15])
+def test_integers_about_an_offset_are_no_last_digits(offset: float) -> None:
+    """[t + s, s] with integers t is separated by (1, -1)."""
+    t = np.concatenate([np.arange(-20.0, 0.0), np.arange(1.0, 21.0)])
+    problem = max_margin(np.column_stack([t + offset, np.full(40, offset)]), np.sign(t))
+    assert gordan.nearly_a_proof(problem) is None
+    X = np.random.default_rng(0).normal(size=(400, 2))
+    one_row = np.column_stack([X, X[:, 1]])
+    one_row[0, 2] += 1e-12
+    assert gordan.nearly_a_proof(max_margin(one_row, np.sign(X[:, 0]))) is None
 
 
 def test_two_rows_of_many_features_are_a_proof() -> None:
