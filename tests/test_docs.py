@@ -19,7 +19,8 @@ from implicit_bias.runs.configuration import MODEL_MEANINGS
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+# The paper is typeset by pandoc, and is no page of the site.
+PAGES = sorted({*(ROOT / "docs").rglob("*.md")} - {ROOT / "docs/paper/paper.md"})
 NORMS = (
     *("Norm", "L1", "L2", "LInf", "Lp", "GroupL2", "Spectral", "Nuclear"),
     *("SumOverGroups", "MaxOverGroups", "as_norm"),
