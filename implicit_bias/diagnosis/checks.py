@@ -11,16 +11,16 @@ from dataclasses import dataclass
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from implicit_bias.base.validation import check_flag, pointing_to_the_page
 from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, Code, Finding
 from implicit_bias.modules.evaluate import evaluate, set_modes, values_of
-from implicit_bias.modules.homogeneity import WATCHED, functions_used, of_degree_0
+from implicit_bias.modules.homogeneity import WATCHED, of_degree_0
 from implicit_bias.modules.optimizers import left_out
 from implicit_bias.modules.subject import (
     Subject,
     margins_of,
-    named,
     offering_leading,
     without_gradient,
 )
@@ -35,14 +35,11 @@ class Checked:
     ----------
     subject : Subject
         The module, without the parameters that do not count in the norm.
-    excluded : tuple of str
-        Their names.
     findings : tuple of Finding
         What makes the numbers mean less.
     """
 
     subject: Subject
-    excluded: tuple[str, ...]
     findings: tuple[Finding, ...]
 
 
@@ -95,15 +92,9 @@ def check(
     findings = list[Finding]()
     if mode_matters(module, gradients.inputs, modes):
         findings.append(Finding(Code.TRAINING_MODE))
-    dropout = [name for name in dir(nn.functional) if "dropout" in name]
-    dropping = list[str]()
-    for parts in functions_used(gradients, dropout, trained=False).values():
-        dropping += parts
+    dropping = [name for name, part in module.named_modules() if isinstance(part, _DropoutNd)]
     if dropping:
         findings.append(Finding(Code.DROPOUT, names=tuple(dropping)))
-    hooked = [name for name, p in trained.items() if p._backward_hooks]
-    if hooked:
-        findings.append(Finding(Code.GRADIENT_HOOKS, names=tuple(hooked)))
     # What does not count in the norm.
     if not_held:
         findings.append(Finding(Code.NOT_IN_OPTIMIZER, names=not_held))
@@ -113,7 +104,7 @@ def check(
     excluded = (*not_held, *constant)
     with offering_leading():
         subject = Subject.of(gradients, gradients.shapes.keys() - excluded, leading=leading)
-    return Checked(subject, excluded, tuple(findings))
+    return Checked(subject, tuple(findings))
 
 
 def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]:
@@ -126,21 +117,11 @@ def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]
             code = Code.LEADING_PART
         about = {"degree": subject.degree, "norm": norm.name}
         yield Finding(code, subject.rest, details=about)
-        wrong = subject.itself.wrong
-        if len(wrong):
-            samples = {"samples": named(wrong)}
-            yield Finding(Code.MODULE_MISCLASSIFIES, float(len(wrong)), details=samples)
         # What vanishes from the leading part alone, as upper biases do, has no direction.
         still -= set(without_gradient(gradients))
     if still:
         in_order = tuple(name for name in gradients.shapes if name in still)
         yield Finding(Code.DEGREE_0, names=in_order)
-    parameters = dict(gradients.module.named_parameters())
-    for dtype in (torch.bfloat16, torch.float16):
-        coarse = tuple(name for name in gradients.shapes if parameters[name].dtype == dtype)
-        if coarse:
-            stored = {"dtype": str(dtype).removeprefix("torch.")}
-            yield Finding(Code.HALF_PRECISION, torch.finfo(dtype).eps, coarse, stored)
 
 
 def mode_matters(
@@ -158,7 +139,5 @@ def mode_matters(
         set_modes(modes)
         try:
             return not torch.equal(evaluate(module, values_of(module), first), evaluated)
-        except ValueError:  # torch has no batch statistics of a single sample
-            return True
         finally:
             set_modes(dict.fromkeys(modes, False))

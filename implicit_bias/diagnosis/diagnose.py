@@ -214,9 +214,6 @@ def diagnose(
     rest = None
     if leading:
         rest = subject.rest
-    images = None
-    if gradients.inputs[0].ndim == 4 and gradients.inputs[0].shape[1] in (1, 3):
-        images = gradients.inputs[0].cpu().numpy()
     return Diagnosis(
         norm=limit.norm.name,
         degree=program.degree,
@@ -227,7 +224,6 @@ def diagnose(
         gap_lower=best.gap_lower,
         gap_across_kinks=across,
         method=best.method,
-        gap_of_loss=free.gap,
         margins=gradients.pairs.alpha(program.margins, np.inf),
         multipliers=gradients.pairs.alpha(best.weights),
         gaps=gaps,
@@ -235,11 +231,9 @@ def diagnose(
         escape=escape,
         function_space=function_space,
         checks=checks,
-        excluded=checked.excluded,
         seconds=time.monotonic() - started,
         trained_by=limit.trained_by,
         rest=rest,
-        images=images,
     )
 
 

@@ -11,8 +11,8 @@ linear                 <w, x>              l2 (and for theta in any other norm, 
 deep linear            W_L ... W_1 x       one output: l2; several, two layers: nuclear; deeper:
                                            Schatten 2/L, not convex. Theta in spectral:
                                            spectral, at any depth; nuclear: Schatten 1/L
-diagonal               (u^L - v^L) o x,    two layers: l1; deeper: l_(2/L), not convex
-                       u o v o x
+diagonal               (u o u - v o v) o x two layers: l1; deeper: l_(2/L), not convex
+                       u_1 o ... o u_L o x
 linear convolution     w_L * ... * w_1 * x two layers: l1 of the Fourier transform; deeper:
 of full width                              l_(2/L) of it, not convex
 gated, one hidden      sum_h <zeta_h,      sum_h ||zeta_h|| over the units
@@ -27,8 +27,7 @@ for every factorisation W = W_L ... W_1, and the singular value decomposition W 
 W_1 = S^(1/L) V', W_l = S^(1/L), W_L = U S^(1/L), if all inner widths are at least the rank of W. So
 the smallest m^L over the factorisations of W is ||W||_(p/L), whose p is 2 in l2, 1 in nuclear and
 infinite in spectral norm; scales of the layers multiply it by a constant. With fewer hidden
-units it is a lower bound still. An optimum has rank min(K - 1, D) at most, as the mean of the rows
-of W changes no margin and can be taken off (not in the papers; derived here).
+units it is a lower bound still.
 
 A module is recognised by what it computes alone: its outputs on the samples are compared with the
 family's predictor, at random parameters. Nothing is concluded from the names of its layers.
@@ -42,7 +41,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -184,23 +182,9 @@ def _product(at: Point) -> Tensor | None:
     """W_L ... W_1 of all parameters as matrices of shape (out, in); a vector is a row."""
     matrices = list[Tensor]()
     for part in at.parts:
-        if part.ndim == 0:
-            return None
-        if part.ndim == 1:
-            part = part[None]
+        if part.ndim < 2:
+            part = part.reshape(1, -1)
         matrices.append(part.flatten(1))
-    return _chained(at, matrices)
-
-
-def _transposed_product(at: Point) -> Tensor | None:
-    """W_L' ... W_1' of matrices that are stored as (in, out)."""
-    if any(part.ndim != 2 for part in at.parts):
-        return None
-    return _chained(at, [part.T for part in at.parts])
-
-
-def _chained(at: Point, matrices: list[Tensor]) -> Tensor | None:
-    """Multiply matrices, the first one on the right, if they lead from D features to K outputs."""
     product = matrices[0]
     if product.shape[1] != at.D or len(matrices[-1]) != at.K:
         return None
@@ -218,13 +202,13 @@ def _vectors(at: Point) -> list[Tensor] | None:
     return [part.reshape(-1) for part in at.parts]
 
 
-def _difference_of_powers(at: Point, power: int) -> Tensor | None:
-    """u^L - v^L."""
+def _difference_of_squares(at: Point) -> Tensor | None:
+    """Compute u o u - v o v."""
     found = _vectors(at)
     if found is None or len(found) != 2:
         return None
     u, v = found
-    return (u**power - v**power)[None]
+    return (u * u - v * v)[None]
 
 
 def _entrywise_product(at: Point) -> Tensor | None:
@@ -259,13 +243,10 @@ class Family:
         What it is called.
     beta : callable
         Returns beta (K, D) of a module at some parameters; None where shapes do not fit.
-    layers : int
-        L, the number of layers; 0 where it is the number of parameters.
     """
 
     name: str
     beta: Callable[[Point], Tensor | None]
-    layers: int = 0
 
     def predictor(self, at: Point, X: Tensor) -> Tensor | None:
         """Compute the outputs (n, K) of inputs (n, D)."""
@@ -292,10 +273,9 @@ class Family:
                 if p == exponent:
                     return name
             return f"Schatten {p:.3g}"
-        layers = self.layers or len(at.parts)
         entries = "l1"
-        if layers > 2:
-            entries = f"l_{2 / layers:.3g}"
+        if len(at.parts) > 2:
+            entries = f"l_{2 / len(at.parts):.3g}"
         if self.name == "linear convolution":
             return f"{entries} of the Fourier transform"
         return entries
@@ -303,10 +283,7 @@ class Family:
 
 FAMILIES: tuple[Family, ...] = (
     Family("deep linear", _product),
-    Family("deep linear", _transposed_product),
-    Family("diagonal", partial(_difference_of_powers, power=2), 2),
-    Family("diagonal", partial(_difference_of_powers, power=3), 3),
-    Family("diagonal", partial(_difference_of_powers, power=4), 4),
+    Family("diagonal", _difference_of_squares),
     Family("diagonal", _entrywise_product),
     Family("linear convolution", _convolution),
 )
@@ -459,14 +436,7 @@ def _linear_predictor(
         return replace(found, obstacle=solution)
     bounds = solution.certificate
     scaled = replace(bounds, lower=factor * bounds.lower, upper=factor * bounds.upper)
-    found = replace(found, certificate=scaled)
-    # An optimum has rank min(K - 1, D) at most.
-    if name in ("nuclear", "spectral"):
-        width = min(min(part.shape) for part in at.parts)
-        if width < min(at.K - 1, at.D):
-            few = f"with {width} hidden units the module may not reach the optimum"
-            return replace(found, obstacle=few)
-    return found
+    return replace(found, certificate=scaled)
 
 
 def _gated(program: TangentProgram, max_seconds: float | None) -> FunctionSpace:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.validation import Array, check_count, check_flag, check_number
+from implicit_bias.base.validation import Array, check_count, check_flag
 from implicit_bias.diagnosis.checks import check
 from implicit_bias.diagnosis.findings import warn
 from implicit_bias.modules.evaluate import as_arguments, as_module, evaluating
@@ -47,15 +47,12 @@ class Recorder:
     gaps : bool
         Whether to find the gaps, too: margins alone cost one forward pass a point, gaps the
         solution of a convex program a norm.
-    seconds : float
-        Limit on the time that the multipliers of one point may take in one norm, where they are
-        not found exactly: the gap is an upper bound then.
     leading : bool
         Whether to measure the leading part of the module, as `diagnose` does. The table has a
         column ``rest`` then: how large the rest is beside it.
     max_seconds : float, optional
-        Limit on the time of all searches of one point together, which its norms share equally;
-        where it stops one, its bound so far counts.
+        Limit on the time of all searches of one point together, which its norms share equally,
+        by default 25 seconds a norm; where it stops one, its bound so far counts.
 
     Attributes
     ----------
@@ -98,17 +95,14 @@ class Recorder:
         norms: Sequence[tensors.GivenNorm | Optimizer | Sequence[Optimizer]] | str = ("l2", "linf"),
         *,
         gaps: bool = True,
-        seconds: float = 10.0,
         leading: bool = False,
         max_seconds: float | None = None,
     ) -> None:
-        check_number(seconds, "seconds", "[0, inf]")
         check_flag(gaps, "gaps")
         check_flag(leading, "leading")
         Deadline.asked(max_seconds)
         self.module = as_module(module)
         self.gaps = gaps
-        self.seconds = seconds
         self.leading = leading
         self.max_seconds = max_seconds
         asked = tensors.one_or_several(norms)
@@ -192,7 +186,7 @@ class Recorder:
                 row[f"margin_{name}"] = subject.normalised_margin(norm)
                 if self.gaps:
                     deadline = Deadline.asked(self.max_seconds).sooner(1.0 / len(self.norms))
-                    row[f"gap_{name}"] = subject.gap(norm, deadline, self.seconds)
+                    row[f"gap_{name}"] = subject.gap(norm, deadline)
         self.rows.append(row)
         self.last_seconds = time.perf_counter() - started
         return row

@@ -102,19 +102,9 @@ def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
         found = diagnose(module, X, own_labels(module, X), optimizer=large)
     assert Code.EPSILON in codes(found)
     assert RATES.isdisjoint(codes(found))
-    by_default = quiet(of_margin(30.0), optimizer=kind)
-    assert Code.DEFAULT_EPSILON in codes(by_default)
-    assert by_default.warnings == ()  # it may not be the one that was used
     found = quiet(module, optimizer=small)
     assert found.warnings == ()
     assert Code.CONSTANT_RATE in codes(found)
-    # No eps helps where gradients are 0, or their squares in single precision.
-    for underflowed in (of_margin(2000.0), *(of_margin(q, torch.float32) for q in (60.0, 200.0))):
-        inputs = X.to(next(underflowed.parameters()).dtype)
-        tiny = kind(underflowed.parameters(), eps=1e-30, weight_decay=0.0)
-        found = quiet(underflowed, inputs, optimizer=tiny)
-        assert Code.SQUARES_UNDERFLOW in codes(found)
-        assert "smaller eps" not in found.advice
 
 
 def test_gradients_that_shrank_faster_than_adam_forgets_are_seen() -> None:
@@ -176,7 +166,6 @@ def hinge(margins: torch.Tensor) -> torch.Tensor:
 
 
 POWER = MarginLoss("power", lambda q: -2.0 * (1.0 + (q + 20.0).clamp_min(0.0)).log())
-ZERO = MarginLoss("zero", lambda q: (1.0 - q).relu().log())
 
 
 @pytest.mark.parametrize(
@@ -186,7 +175,6 @@ ZERO = MarginLoss("zero", lambda q: (1.0 - q).relu().log())
         (3, nn.BCEWithLogitsLoss(), Code.OTHER_MARGIN),
         (1, polynomial, Code.NO_EXPONENTIAL_TAIL),
         (1, POWER, Code.NO_EXPONENTIAL_TAIL),
-        (1, ZERO, Code.FINITE_MINIMISER),
         (1, hinge, Code.LOSS_NOT_CHECKED),
         (1, "exponential", None),
         (1, nn.BCEWithLogitsLoss(), None),
@@ -232,8 +220,7 @@ def test_weight_decay_and_parameters_that_the_optimizer_does_not_have() -> None:
     module = relu()
     first, *others = module.parameters()
     found = quiet(module, optimizer=torch.optim.SGD([first], weight_decay=0.1))
-    assert found.excluded == ("2.weight", "4.weight")
-    assert finding(found, Code.NOT_IN_OPTIMIZER).names == found.excluded
+    assert finding(found, Code.NOT_IN_OPTIMIZER).names == ("2.weight", "4.weight")
     assert found.degree == 1.0
     assert finding(found, Code.WEIGHT_DECAY).value == 0.1
     assert "weight_decay=0" in found.advice

@@ -170,7 +170,7 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
 
 
 def record(module: nn.Module, inputs: Any, labels: Any) -> None:
-    ib.Recorder(module, inputs, labels, ("l2", "linf"), seconds=0.1).record()
+    ib.Recorder(module, inputs, labels, ("l2", "linf"), max_seconds=0.2).record()
 
 
 def limit(module: nn.Module, inputs: Any, labels: Any) -> object:
