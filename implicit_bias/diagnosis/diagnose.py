@@ -21,6 +21,8 @@ that are not local optima.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,6 +31,7 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
+from implicit_bias.diagnosis.box import box_of
 from implicit_bias.diagnosis.checks import check, what_is_measured
 from implicit_bias.diagnosis.escape import EscapeSearch
 from implicit_bias.diagnosis.findings import warn
@@ -36,11 +39,13 @@ from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import LayerBounds
 from implicit_bias.diagnosis.loss_tail import judge_loss
 from implicit_bias.diagnosis.result import Diagnosis
-from implicit_bias.diagnosis.training import TrainingTest, limit_of
+from implicit_bias.diagnosis.training import TrainingTest, limit_of, weight_decay
 from implicit_bias.modules import multipliers
 from implicit_bias.modules.evaluate import as_module, evaluating
+from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.kinks import gap_across_kinks
 from implicit_bias.modules.lent_threads import one_thread_if_small
+from implicit_bias.modules.subject import SeparationError
 from implicit_bias.norms import tensors
 
 
@@ -108,7 +113,9 @@ def diagnose(
         What minimised it. Of an optimizer object norm and weights of each tensor are read from the
         parameter groups (`implicit_bias.modules.optimizers`): Muon on matrices beside Adam on the
         rest has one norm, for example. It is checked to have the limit norm asked for, to have all
-        parameters, no weight decay, and no epsilon above the gradients.
+        parameters, no weight decay, and no epsilon above the gradients. With weight decay, and a
+        function as ``loss``, ``box`` measures the limit with it, and the verdict says which problem
+        describes the weights.
     leading : bool
         Measure the leading part of the module, the limit of f(c theta) / c^L as c grows, where
         residual blocks, low-rank updates of frozen weights, biases above the first layer, GELU and
@@ -182,7 +189,11 @@ def diagnose(
     if norm is not None:
         asked = tensors.as_parameter_norm(norm)
     limit = limit_of(module, asked, optimizer)
-    with one_thread_if_small(module, inputs), evaluating(module) as modes:
+    with (
+        one_thread_if_small(module, inputs),
+        evaluating(module) as modes,
+        _offering_box(optimizer),
+    ):
         # 1. Checks, each once: all that follows measures this subject.
         checked = check(
             module, inputs, labels, modes, optimizer, norms=[limit.norm], leading=leading
@@ -192,6 +203,7 @@ def diagnose(
         # What follows the searches takes about as long as the checks did.
         deadline = deadline.leaving(time.monotonic() - started)
         judged = judge_loss(loss, gradients.classes)
+        box = box_of(subject.itself.gradients, optimizer, loss, judged)
 
         # 2. The gap: of the best multipliers, of the loss's weights, across kinks.
         best = subject.measure(limit.norm, deadline=deadline.sooner(fractions.gap))
@@ -206,7 +218,7 @@ def diagnose(
         function_space = in_function_space(program, deadline.left)
 
         checks = (
-            *TrainingTest().findings(subject, limit, optimizer, loss, judged),
+            *TrainingTest().findings(subject, limit, optimizer, loss, judged, box),
             *what_is_measured(subject, limit.norm),
             *checked.findings,
         )
@@ -230,11 +242,26 @@ def diagnose(
         layers=layers,
         escape=escape,
         function_space=function_space,
+        box=box,
         checks=checks,
         seconds=time.monotonic() - started,
         trained_by=limit.trained_by,
         rest=rest,
     )
+
+
+@contextmanager
+def _offering_box(optimizer: object) -> Iterator[None]:
+    """Let the refusal of a module say what measures it all the same, with weight decay."""
+    try:
+        yield
+    except (HomogeneityError, SeparationError) as error:
+        if any(weight_decay(optimizer)):
+            error.args = (
+                f"{error}. With this optimizer's weight decay there is a limit that asks for "
+                "neither: box_gap(module, inputs, labels, optimizer=..., loss=...) measures it",
+            )
+        raise
 
 
 def _gaps_by_norm(

@@ -39,6 +39,8 @@ from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_
 Loss = Callable[..., Any]
 # The loss of one sample as a function of its margin, along a ray of outputs.
 Ray = Callable[[float], float]
+# The label beside 1 of one output, and whether outputs are (N,).
+Targets = tuple[float, bool]
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,16 @@ class JudgedLoss:
         Why it does not maximise the margin; None where it does.
     logarithm : bool
         Whether the function is the logarithm of a loss: negative where that is small.
+    low_label : float
+        The label that it takes beside 1, -1 or 0, where there is one output.
+    flat : bool
+        Whether it takes outputs (N,), or (N, 1) alone.
     """
 
     refusal: Code | None
     logarithm: bool = False
+    low_label: float = -1.0
+    flat: bool = True
 
 
 def judge_loss(loss: object, classes: int | None) -> JudgedLoss:
@@ -160,20 +168,23 @@ class TailTest:
             K; None with one output a sample.
         """
         refusals = list[Code | None]()
+        fitting = list[Targets]()
         logarithm = False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a target that this loss does not like
             # A loss is asked for each kind of targets that it may take, as it does not say which.
-            for rays in _rays_by_target(loss, classes):
+            for targets, rays in _rays_by_target(loss, classes):
                 # What a loss raises on targets that it does not take.
                 with suppress(RuntimeError, ValueError, TypeError, IndexError):
                     tails = [self.tail(ray) for ray in rays]
                     refusals.append(self._refusal(tails))
                     logarithm = logarithm or tails[0].logarithm
+                    if refusals[-1] is None:
+                        fitting.append(targets)
         if not refusals:
             return JudgedLoss(Code.LOSS_NOT_CHECKED)
-        if None in refusals:
-            return JudgedLoss(None, logarithm)
+        if fitting:
+            return JudgedLoss(None, logarithm, *fitting[0])
         # A kind of targets that is not the loss's own leaves less of a tail.
         for refusal in (Code.OTHER_MARGIN, Code.NO_EXPONENTIAL_TAIL):
             if refusal in refusals:
@@ -251,17 +262,20 @@ class TailTest:
         return Tail(last, rises, exponential, logarithm, fall)
 
 
-def _rays_by_target(loss: Loss, classes: int | None) -> Iterator[list[Ray]]:
+def _rays_by_target(loss: Loss, classes: int | None) -> Iterator[tuple[Targets, list[Ray]]]:
     """Yield rays of outputs of smallest margin q, of each label, for each kind of targets."""
     if classes is None:
         # One output, whose other label is 0 or -1.
         for shape in ((1,), (1, 1)):
             one = torch.ones(shape, dtype=torch.float64)
             for other in (0.0, -1.0):
-                yield [_ray(loss, one, one), _ray(loss, -one, other * one)]
+                yield (
+                    (other, len(shape) == 1),
+                    [_ray(loss, one, one), _ray(loss, -one, other * one)],
+                )
         return
     for one_hot in (False, True):
-        rays = list[Ray]()
+        rays = []
         for label in (0, classes - 1):
             target = torch.tensor([label])
             if one_hot:
@@ -273,7 +287,7 @@ def _rays_by_target(loss: Loss, classes: int | None) -> Iterator[list[Ray]]:
             nearest[0, (label + 1) % classes] = 0.0
             for outputs in (own, own - 1.0 / classes, nearest):
                 rays.append(_ray(loss, outputs, target))
-        yield rays
+        yield (0.0, False), rays
 
 
 def _ray(loss: Loss, direction: Tensor, target: Tensor) -> Ray:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from implicit_bias.base.validation import Array, check_count, detached
+from implicit_bias.diagnosis.box import BoxLimit
 from implicit_bias.diagnosis.escape import Escape
 from implicit_bias.diagnosis.findings import (
     WORDS,
@@ -73,6 +74,9 @@ class Diagnosis:
         One more unit of a two-layer ReLU network; None for others, and where no KKT point is near.
     function_space : FunctionSpace or None
         The predictor beside the optimum of its own norm, where the module is recognised.
+    box : BoxLimit or None
+        Where the weights are in the limit with weight decay, of optimizer objects that have it and
+        a ``loss`` that is a function of outputs and targets; None without.
     checks : tuple of Finding
         What was found of the module and of its training, as `findings`.
     seconds : float
@@ -110,6 +114,7 @@ class Diagnosis:
     layers: tuple[Layer, ...]
     escape: Escape | None
     function_space: FunctionSpace | None
+    box: BoxLimit | None
     checks: tuple[Finding, ...]
     seconds: float
     trained_by: str = ""
@@ -192,7 +197,7 @@ class Diagnosis:
             # question is whether the KKT point is the optimum.
             important = [check for check in important if check.code.kind is not Kind.OBSTACLE]
             others = [check for check in others if check.code.kind is not Kind.RATE]
-            important = [*self._beyond_the_kkt_point(), *important]
+            important += self._beyond_the_kkt_point()
         return (standing, *important, *self._details(), *others)
 
     def _standing(self) -> Finding:

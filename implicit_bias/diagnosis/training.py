@@ -5,6 +5,7 @@ finding                          what the training converges to instead
 ===============================  ==================================================================
 a loss without exponential tail  no limit in direction, or another one (`loss_tail`)
 weight decay                     a KKT point of the loss over a ball, or of the penalised loss
+                                 (`box`)
 an unknown or another norm       a KKT point in that norm
 a gradient that underflows       none: the gradient is 0, or its direction is rounding errors
 eps above the gradients          the limit of gradient descent, as steps are g / eps
@@ -23,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from implicit_bias.diagnosis.box import BoxLimit
 from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, WORDS, Code, Finding
 from implicit_bias.diagnosis.loss_tail import JudgedLoss
 from implicit_bias.modules import optimizers
@@ -71,25 +73,25 @@ def limit_of(module: nn.Module, norm: ParameterNorm | None, optimizer: object) -
     """
     if optimizer is None:
         return Limit(norm or PARAMETER_NORMS["l2"], "", ())
-    decay = tuple(_weight_decay(optimizer))[:1]
     try:
         own = optimizers.geometry_of(optimizer, module)
     except optimizers.OptimizerError as error:  # a norm that is asked for does without
         if norm is None:
             raise
         unknown = Finding(Code.UNKNOWN_LIMIT, details={"norm": norm.name, "error": error})
-        return Limit(norm, "", (unknown, *decay))
+        return Limit(norm, "", (unknown,))
     if norm is None or norm == own.norm:
-        return Limit(own.norm, own.words, decay)
+        return Limit(own.norm, own.words, ())
     names = {"optimizer": own.words, "own": own.norm.name, "norm": norm.name}
-    return Limit(norm, "", (Finding(Code.OTHER_NORM, details=names), *decay))
+    return Limit(norm, "", (Finding(Code.OTHER_NORM, details=names),))
 
 
-def _weight_decay(optimizer: object) -> Iterator[Finding]:
-    """Find weight decay, and what a training with it minimises.
+def weight_decay(optimizer: object, box: BoxLimit | None = None) -> Iterator[Finding]:
+    """Find weight decay, what a training with it minimises, and how far that has got.
 
     Decay apart from the gradients (AdamW, Muon) keeps the weights in a ball of the steps' norm:
-    Xie and Li (2024), Chen, Li and Liu (2025). SGD's is a penalty.
+    Xie and Li (2024), Chen, Li and Liu (2025). SGD's is a penalty. Which problem describes the
+    weights, that one or the margin problem, is a matter of how far decay has acted.
     """
     for group in optimizers.groups_of(optimizer):
         decay = float(group.get("weight_decay", 0.0))
@@ -100,8 +102,17 @@ def _weight_decay(optimizer: object) -> Iterator[Finding]:
             kind = "singular-values"
         elif group.get("decoupled_weight_decay"):
             kind = "entries"
-        aim = WORDS["aims"][kind].format(most=1.0 / decay, half=decay / 2.0)
-        yield Finding(Code.WEIGHT_DECAY, decay, details={"aim": aim})
+        details = {"aim": WORDS["aims"][kind].format(most=1.0 / decay, half=decay / 2.0)}
+        if box is None or box.describes is None:
+            yield Finding(Code.WEIGHT_DECAY, decay, details=details)
+        elif box.describes:
+            score = box.score
+            if math.isnan(score):
+                score = box.penalty_score
+            yield Finding(Code.IN_THE_BOX, box.decayed, details={**details, "score": score})
+        else:
+            yield Finding(Code.DECAY_HAS_HARDLY_ACTED, box.decayed, details=details)
+        return
 
 
 @dataclass(frozen=True)
@@ -117,7 +128,13 @@ class TrainingTest:
     short: float = 0.1
 
     def findings(
-        self, subject: Subject, limit: Limit, optimizer: object, loss: object, judged: JudgedLoss
+        self,
+        subject: Subject,
+        limit: Limit,
+        optimizer: object,
+        loss: object,
+        judged: JudgedLoss,
+        box: BoxLimit | None = None,
     ) -> list[Finding]:
         """Find what is known of a training: of its loss, its optimizer and their last gradients.
 
@@ -133,14 +150,16 @@ class TrainingTest:
             What was minimised; None is cross-entropy of many classes, the logistic loss of two.
         judged : JudgedLoss
             What `judge_loss` found of it.
+        box : BoxLimit or None
+            Where the module is in the limit with weight decay.
         """
         known = limit.trained_by or optimizer is None
-        found = list(limit.findings)
+        found = [*weight_decay(optimizer, box), *limit.findings]
         if judged.refusal is not None:
             name = optimizers.name_of(loss)
             if isinstance(loss, MarginLoss):
                 name = loss.name
-            found.insert(0, Finding(judged.refusal, details={"loss": name}))
+            found.append(Finding(judged.refusal, details={"loss": name}))
         elif known and not judged.logarithm:
             # Of the logarithm of a loss the gradient neither vanishes nor is it rounding errors.
             found += _lost_gradient(subject.itself, loss)

@@ -33,10 +33,9 @@ for each optimizer.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -243,16 +242,6 @@ def groups_of(optimizer: object) -> list[dict[str, Any]]:
         if isinstance(one, torch.optim.Optimizer):
             groups += one.param_groups
     return groups
-
-
-def default_groups(optimizer: object, params: Iterable[Tensor]) -> list[dict[str, Any]]:
-    """Group in which an optimizer of torch, given by class or name, would hold parameters."""
-    group: dict[str, Any] = {"params": params}
-    kind = getattr(torch.optim, name_of(optimizer), None)
-    if kind is not None:
-        for name, option in inspect.signature(kind).parameters.items():
-            group.setdefault(name, option.default)
-    return [group]
 
 
 def left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:

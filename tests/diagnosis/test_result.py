@@ -88,7 +88,7 @@ def test_a_verdict_is_three_lines_where_the_module_is_what_matters_and_what_to_d
     assert arrived.advice == decay.cure
     assert replace(found, gap=0.0, gap_lower=0.0).advice == ""
     assert replace(found, method="stopped").findings[1].code is Code.STOPPED
-    unit = replace(arrived, escape=Escape(2.0, claimed=True, saving=0.25))
+    unit = replace(arrived, checks=(), escape=Escape(2.0, claimed=True, saving=0.25))
     assert unit.findings[1] == Finding(Code.ONE_MORE_UNIT, 0.25)
     assert all(len(str(each).splitlines()) <= 3 for each in (found, held, arrived, unit))
 
