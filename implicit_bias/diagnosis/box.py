@@ -322,6 +322,7 @@ def _measured(
         if step.decay > 0.0:
             acted.append(_decayed(step, steps[0], rates))
         if step.decay > 0.0 and step.decoupled:
+            # The tensor has a ball: its part of the Frank-Wolfe gap, and its share at the wall.
             radius = step.scale / step.decay
             sizes = _sizes(theta, step.norm)
             radii[step.name] = radius
@@ -331,14 +332,17 @@ def _measured(
             at_wall += int((sizes >= (1.0 - BoxThresholds.wall) * radius).sum())
             counted += sizes.numel()
         elif step.decay > 0.0:
+            # Decay that is added to the gradient is the gradient of lambda / 2 ||theta||^2.
             radii[step.name] = math.inf
             penalised.append((g + step.decay * theta).reshape(-1))
             gradients_there.append(g.reshape(-1))
         else:
+            # Without decay nothing bounds the tensor: at a KKT point its gradient is 0.
             radii[step.name] = math.inf
             free[step.name] = _dual(g, step.norm)
     gap = duals + products
     in_box = bool(norms)
+    # min L >= L(theta) - gap, if L is convex in theta and every tensor has a ball.
     lower_bound = math.nan
     if len(norms) == len(steps) and _is_affine(module, inputs):
         lower_bound = value - gap
@@ -512,6 +516,7 @@ def _is_affine(module: nn.Module, inputs: Any) -> bool:
             if not isinstance(found, Tensor):
                 return False
             outputs.append(found)
+    # Affine: the outputs in the middle of two points are the mean of theirs, but for rounding.
     expected = 0.5 * (outputs[0] + outputs[1])
     largest = max(float(found.abs().max()) for found in outputs)
     allowed = 100.0 * torch.finfo(expected.dtype).eps * largest

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from implicit_bias.base.validation import check_flag, pointing_to_the_page
 from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, Code, Finding
-from implicit_bias.modules.evaluate import evaluate, set_modes, values_of
-from implicit_bias.modules.homogeneity import WATCHED, of_degree_0
+from implicit_bias.modules.homogeneity import of_degree_0
 from implicit_bias.modules.optimizers import left_out
 from implicit_bias.modules.subject import (
     Subject,
@@ -83,6 +82,7 @@ def check(
     check_flag(leading, "leading")
     not_held = left_out(module, optimizer)
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    # What the optimizer does not hold is a constant, in which nothing need be homogeneous.
     homogeneous = None
     if not leading:
         homogeneous = trained.keys() - set(not_held)
@@ -90,9 +90,15 @@ def check(
         gradients = margins_of(module, inputs, labels, norms=norms, homogeneous=homogeneous)
     # What is measured in another way than it was trained.
     findings = list[Finding]()
-    if mode_matters(module, gradients.inputs, modes):
-        findings.append(Finding(Code.TRAINING_MODE))
-    dropping = [name for name, part in module.named_modules() if isinstance(part, _DropoutNd)]
+    dropping = list[str]()
+    training = list[str]()
+    for name, part in module.named_modules():
+        if isinstance(part, _DropoutNd):
+            dropping.append(name)
+        if modes.get(part, False) and isinstance(part, (_DropoutNd, _BatchNorm)):
+            training.append(name)
+    if training:
+        findings.append(Finding(Code.TRAINING_MODE, names=tuple(training)))
     if dropping:
         findings.append(Finding(Code.DROPOUT, names=tuple(dropping)))
     # What does not count in the norm.
@@ -122,22 +128,3 @@ def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]
     if still:
         in_order = tuple(name for name in gradients.shapes if name in still)
         yield Finding(Code.DEGREE_0, names=in_order)
-
-
-def mode_matters(
-    module: nn.Module, inputs: tuple[Tensor, ...], modes: Mapping[nn.Module, bool]
-) -> bool:
-    """Whether a module's outputs in the modes it was in differ from those in evaluation mode.
-
-    It is left in evaluation mode.
-    """
-    if not any(modes.values()):
-        return False
-    first = tuple(tensor[:WATCHED] for tensor in inputs)
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):  # of which dropout draws
-        evaluated = evaluate(module, values_of(module), first)
-        set_modes(modes)
-        try:
-            return not torch.equal(evaluate(module, values_of(module), first), evaluated)
-        finally:
-            set_modes(dict.fromkeys(modes, False))

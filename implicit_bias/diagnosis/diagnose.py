@@ -203,16 +203,18 @@ def diagnose(
         # What follows the searches takes about as long as the checks did.
         deadline = deadline.leaving(time.monotonic() - started)
         judged = judge_loss(loss, gradients.classes)
+        # Weight decay acts on the module as it is trained, not on its leading part.
         box = box_of(subject.itself.gradients, optimizer, loss, judged)
 
         # 2. The gap: of the best multipliers, of the loss's weights, across kinks.
         best = subject.measure(limit.norm, deadline=deadline.sooner(fractions.gap))
         program = best.program
+        # The weights of the loss are multipliers that come without a search.
         free = program.judge(multipliers.loss_weights(subject.margins, gradients.rivals))
         gaps = _gaps_by_norm(best, free, deadline.sooner(fractions.other_norms))
         across = gap_across_kinks(best, deadline=deadline.sooner(fractions.kinks))
 
-        # 3. and 4. Layers, and what is beyond a KKT point.
+        # 3. and 4. Layers, and what is beyond a KKT point, in the time that is left.
         layers = LayerBounds().find(best, deadline.sooner(fractions.layers))
         escape = EscapeSearch().find(best, deadline)
         function_space = in_function_space(program, deadline.left)
@@ -284,6 +286,7 @@ def _gaps_by_norm(
             gap = other.judge(weights, combination).gap
             gaps[other.norm.name] = min(gaps[other.norm.name], gap)
 
+    # Any multipliers bound the gap in any norm from above (gap(lambda) >= 0 for every lambda >= 0).
     lower_gaps(best.weights, best.combination)
     lower_gaps(free.weights, free.combination)
     took = 0.0
@@ -293,5 +296,6 @@ def _gaps_by_norm(
         began = time.perf_counter()
         lower_gaps(weights, gradients.combine(program.theta, weights))
         took = time.perf_counter() - began
+    # In the norm asked for, which may be none of these, the gap is the one that was searched for.
     gaps[program.norm.name] = best.gap
     return gaps

@@ -162,7 +162,7 @@ class NormTable:
 
     def conclude(self) -> Conclusion:
         """Name the norm whose margin was maximised, or say why none can be named."""
-        # Rule 1.
+        # Rule 1: near 0 by the upper bound, and clearly below all others by their lower ones.
         nearest = min(self.rows, key=lambda row: row.gap.upper)
         gap = nearest.gap.upper
         near = gap <= Thresholds.near
@@ -172,6 +172,7 @@ class NormTable:
                 also.append(row.norm)
         if near and not also:
             return self._named(nearest, "limit", Code.LIMIT, gap)
+        # Without a reference there is nothing else that compares.
         if nearest.reference_gap is None and near:
             return self._none(Code.SEVERAL_NEAR_ZERO, nearest, gap, also)
         if nearest.reference_gap is None:

@@ -123,6 +123,7 @@ class Diagnosis:
     @property
     def farthest_layer(self) -> Layer | None:
         """The layer of the largest KKT gap of its own; None where the gap of one is not known."""
+        # A layer without a bound may be the farthest one.
         if any(math.isnan(layer.gap) for layer in self.layers):
             return None
         return max(self.layers, key=lambda layer: layer.gap, default=None)
@@ -143,6 +144,7 @@ class Diagnosis:
         proportions, so this is what the network remembers of each sample. Samples of fraction 0
         could be left out.
         """
+        # v = J' lambda is a multiple of theta at a KKT point in l2.
         weights = self.multipliers.reshape(len(self.multipliers), -1).sum(axis=1)
         return np.asarray(weights / (weights.sum() or 1.0))
 

@@ -80,6 +80,7 @@ def limit_of(module: nn.Module, norm: ParameterNorm | None, optimizer: object) -
             raise
         unknown = Finding(Code.UNKNOWN_LIMIT, details={"norm": norm.name, "error": error})
         return Limit(norm, "", (unknown,))
+    # The optimizer's own norm, or another one, of which the training is no steepest descent.
     if norm is None or norm == own.norm:
         return Limit(own.norm, own.words, ())
     names = {"optimizer": own.words, "own": own.norm.name, "norm": norm.name}
@@ -190,6 +191,8 @@ class TrainingTest:
                 for p in measured:
                     entries = 1 if "ns_steps" in group else p.numel()
                     sizes.append(norms[p] / math.sqrt(entries))
+                # Steps are g / (|g| + eps): with eps above all of |g| they are those of gradient
+                # descent.
                 if sizes and float(group["eps"]) > max(sizes):
                     details = {"optimizer": optimizers.name_of(one), "eps": float(group["eps"])}
                     yield Finding(Code.EPSILON, max(sizes), details=details)
@@ -226,6 +229,7 @@ def _gradient_norms(subject: Subject) -> dict[Tensor, float]:
     over the number of samples.
     """
     gradients = subject.gradients
+    # In logarithms, as exp(-q) of large margins is 0 in float64.
     q = subject.margins.reshape(len(gradients.labels), -1)
     log_total = np.logaddexp(0.0, np.logaddexp.reduce(-q, axis=1))
     largest = math.exp((-q.min(axis=1) - log_total).max()) / len(q)

