@@ -252,8 +252,12 @@ def box_gap(
             "the optimizer has no weight decay, so that nothing bounds the weights: diagnose "
             "measures the margin problem instead"
         )
-    value, gradients = _gradients(module, list(_batches(inputs, labels)), loss, steps)
-    return _measured(module, inputs, steps, value, gradients, rates)
+    batches = list(_batches(inputs, labels))
+    if not batches:
+        raise ValueError("there are no samples")
+    value, gradients = _gradients(module, batches, loss, steps)
+    arguments, _, _ = batches[0]
+    return _measured(module, arguments, steps, value, gradients, rates)
 
 
 def box_of(
@@ -300,7 +304,7 @@ def box_of(
 
 def _measured(
     module: nn.Module,
-    inputs: Any,
+    arguments: tuple[Any, ...],
     steps: Sequence[Step],
     value: float,
     gradients: Mapping[str, Tensor],
@@ -344,7 +348,7 @@ def _measured(
     in_box = bool(norms)
     # min L >= L(theta) - gap, if L is convex in theta and every tensor has a ball.
     lower_bound = math.nan
-    if len(norms) == len(steps) and _is_affine(module, inputs):
+    if len(norms) == len(steps) and _is_affine(module, arguments):
         lower_bound = value - gap
     return BoxLimit(
         score=_ratio(gap, duals) if in_box else math.nan,
@@ -367,12 +371,7 @@ def _measured(
 def _batches(inputs: Any, labels: Any) -> Iterator[Batch]:
     """Yield arguments of the module, labels and the number of samples of each batch."""
     if labels is None and not isinstance(inputs, (Tensor, np.ndarray)):
-        if not isinstance(inputs, Iterable):
-            raise ValueError("pass labels, or an iterable of (inputs, labels), a DataLoader say")
-        for batch in inputs:
-            if not isinstance(batch, (tuple, list)) or len(batch) != 2:
-                raise ValueError("each batch of a loader must be a pair (inputs, labels)")
-            given, its_labels = batch
+        for given, its_labels in inputs:  # a loader
             arguments = _arguments(given)
             yield arguments, _as_tensor(its_labels), len(arguments[0])
         return
@@ -419,8 +418,6 @@ def _gradients(
         for step, gradient in zip(steps, found, strict=True):
             if gradient is not None:
                 sums[step.name] += count * gradient.double()
-    if samples == 0:
-        raise ValueError("there are no samples")
     means = {name: gradient / samples for name, gradient in sums.items()}
     if not math.isfinite(total) or not all(bool(g.isfinite().all()) for g in means.values()):
         raise ValueError("the loss or its gradient is not finite at these weights")
@@ -493,12 +490,8 @@ def _decayed(step: Step, first: Step, rates: Sequence[float] | None) -> float:
     return -math.expm1(-step.decay * total)
 
 
-def _is_affine(module: nn.Module, inputs: Any) -> bool:
+def _is_affine(module: nn.Module, arguments: tuple[Any, ...]) -> bool:
     """Whether outputs are affine in the parameters, on a first batch: at two points and between."""
-    if isinstance(inputs, (Tensor, np.ndarray, tuple, list)):
-        arguments = _arguments(inputs)
-    else:
-        arguments = _arguments(next(iter(inputs))[0])
     one = {name: p.detach().clone() for name, p in module.named_parameters()}
     generator = torch.Generator().manual_seed(0)
     other = {}

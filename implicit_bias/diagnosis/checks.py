@@ -6,7 +6,6 @@ What makes the question meaningless is an error, of `modules.subject` and `modul
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -26,22 +25,6 @@ from implicit_bias.modules.subject import (
 from implicit_bias.norms.tensors import ParameterNorm
 
 
-@dataclass(frozen=True)
-class Checked:
-    """A module that can be measured.
-
-    Attributes
-    ----------
-    subject : Subject
-        The module, without the parameters that do not count in the norm.
-    findings : tuple of Finding
-        What makes the numbers mean less.
-    """
-
-    subject: Subject
-    findings: tuple[Finding, ...]
-
-
 @pointing_to_the_page()
 def check(
     module: nn.Module,
@@ -52,7 +35,7 @@ def check(
     *,
     norms: Iterable[ParameterNorm],
     leading: bool,
-) -> Checked:
+) -> tuple[Subject, list[Finding]]:
     """Check a module with its samples, once, and leave out the parameters that do not count.
 
     Parameters
@@ -71,6 +54,13 @@ def check(
         Those that it is measured in.
     leading : bool
         Whether its leading part is measured.
+
+    Returns
+    -------
+    Subject
+        The module, without the parameters that do not count in the norm.
+    list of Finding
+        What makes the numbers mean less.
 
     Raises
     ------
@@ -110,7 +100,7 @@ def check(
     excluded = (*not_held, *constant)
     with offering_leading():
         subject = Subject.of(gradients, gradients.shapes.keys() - excluded, leading=leading)
-    return Checked(subject, tuple(findings))
+    return subject, findings
 
 
 def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ that are not local optima.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -195,10 +196,9 @@ def diagnose(
         _offering_box(optimizer),
     ):
         # 1. Checks, each once: all that follows measures this subject.
-        checked = check(
+        subject, doubts = check(
             module, inputs, labels, modes, optimizer, norms=[limit.norm], leading=leading
         )
-        subject = checked.subject
         gradients = subject.gradients
         # What follows the searches takes about as long as the checks did.
         deadline = deadline.leaving(time.monotonic() - started)
@@ -210,7 +210,7 @@ def diagnose(
         best = subject.measure(limit.norm, deadline=deadline.sooner(fractions.gap))
         program = best.program
         # The weights of the loss are multipliers that come without a search.
-        free = program.judge(multipliers.loss_weights(subject.margins, gradients.rivals))
+        free = multipliers.loss_weights(subject.margins, gradients.rivals)
         gaps = _gaps_by_norm(best, free, deadline.sooner(fractions.other_norms))
         across = gap_across_kinks(best, deadline=deadline.sooner(fractions.kinks))
 
@@ -222,7 +222,7 @@ def diagnose(
         checks = (
             *TrainingTest().findings(subject, limit, optimizer, loss, judged, box),
             *what_is_measured(subject, limit.norm),
-            *checked.findings,
+            *doubts,
         )
     warn(checks, stacklevel=2)
     rest = None
@@ -267,7 +267,7 @@ def _offering_box(optimizer: object) -> Iterator[None]:
 
 
 def _gaps_by_norm(
-    best: multipliers.Multipliers, free: multipliers.Multipliers, deadline: Deadline
+    best: multipliers.Multipliers, free: Array, deadline: Deadline
 ) -> dict[str, float]:
     """Gap in each norm of the best of some multipliers.
 
@@ -276,25 +276,19 @@ def _gaps_by_norm(
     """
     program = best.program
     gradients = program.gradients
-    # The multipliers' combination J' lambda is computed once: its dual norm in each norm gives the
-    # gap there.
-    programs = [replace(program, norm=tensors.PARAMETER_NORMS[name]) for name in COMPARED]
+    tempered = multipliers.tempered_weights(program.margins, gradients.rivals)
     gaps = dict.fromkeys(COMPARED, 1.0)
-
-    def lower_gaps(weights: Array, combination: Tensor) -> None:
-        for other in programs:
-            gap = other.judge(weights, combination).gap
-            gaps[other.norm.name] = min(gaps[other.norm.name], gap)
-
-    # Any multipliers bound the gap in any norm from above (gap(lambda) >= 0 for every lambda >= 0).
-    lower_gaps(best.weights, best.combination)
-    lower_gaps(free.weights, free.combination)
     took = 0.0
-    for weights in multipliers.tempered_weights(program.margins, gradients.rivals):
+    for weights in itertools.chain([best.weights, free], tempered):
         if not deadline.allows(took):
             break
         began = time.perf_counter()
-        lower_gaps(weights, gradients.combine(program.theta, weights))
+        # Any multipliers bound the gap in any norm from above (gap(lambda) >= 0 for every lambda),
+        # and J' lambda, which takes the time, is the same in all norms.
+        combination = gradients.combine(program.theta, weights)
+        for name in COMPARED:
+            other = replace(program, norm=tensors.PARAMETER_NORMS[name])
+            gaps[name] = min(gaps[name], other.judge(weights, combination).gap)
         took = time.perf_counter() - began
     # In the norm asked for, which may be none of these, the gap is the one that was searched for.
     gaps[program.norm.name] = best.gap

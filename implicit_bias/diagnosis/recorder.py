@@ -6,6 +6,7 @@ leaves the module as it is: parameters, gradients, mode, precision.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.validation import Array, check_count, check_flag
+from implicit_bias.base.validation import check_count, check_flag
 from implicit_bias.diagnosis.checks import check
 from implicit_bias.diagnosis.findings import warn
 from implicit_bias.modules.evaluate import as_arguments, as_module, evaluating
@@ -114,28 +115,15 @@ class Recorder:
         self.norms = {norm.name: norm for norm in found}
         if not found or len(self.norms) < len(found):
             raise ValueError(f"norms must name at least one, and none twice, got {asked}")
-        self.columns = ["min_margin", "error"]
-        if leading:
-            self.columns.append("rest")
-        for name in self.norms:
-            self.columns.append(f"margin_{name}")
-            if gaps:
-                self.columns.append(f"gap_{name}")
         with one_thread_if_small(self.module, inputs), evaluating(self.module):
-            own = list[Tensor | Array]()
-            for given in as_arguments(inputs, self.module):
-                # The loop may write into what it passes.
-                if isinstance(given, Tensor):
-                    own.append(given.detach().clone())
-                else:
-                    own.append(given.copy())
+            # The loop may write into what it passes.
+            own = copy.deepcopy(as_arguments(inputs, self.module))
             optimizers = [one for norm in asked for one in each_of(norm)]
             # A loop that trains has its module in training mode, so modes are no news.
-            checked = check(
-                self.module, tuple(own), labels, {}, optimizers, norms=found, leading=leading
+            self.subject, findings = check(
+                self.module, own, labels, {}, optimizers, norms=found, leading=leading
             )
-        self.subject = checked.subject
-        warn(checked.findings, stacklevel=2)
+        warn(findings, stacklevel=2)
         self.rows: list[dict[str, float]] = []
 
     def _norm(
@@ -201,7 +189,7 @@ class Recorder:
         """
         import pandas as pd
 
-        return pd.DataFrame(self.rows, columns=["step", *self.columns])
+        return pd.DataFrame(self.rows)
 
     def plot(self) -> Figure:
         """Draw margins and gaps against the steps.

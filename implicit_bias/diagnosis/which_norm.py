@@ -217,10 +217,9 @@ def which_norm(
     references = _as_references(reference)
     with one_thread_if_small(module, inputs), evaluating(module) as modes:
         # The module is checked; of a reference, whose inputs are the same, its margins are.
-        checked = check(
+        subject, doubts = check(
             module, inputs, labels, modes, optimizer, norms=geometries.values(), leading=leading
         )
-        subject = checked.subject
         judged = judge_loss(loss, subject.gradients.classes)
         subjects = [subject]
         for each in references:
@@ -240,7 +239,7 @@ def which_norm(
             *table.caveats(),
             *TrainingTest().findings(subject, limit, optimizer, loss, judged),
             *what_is_measured(subject, about),
-            *checked.findings,
+            *doubts,
         )
     warn(findings, stacklevel=2)
     return WhichNorm(
