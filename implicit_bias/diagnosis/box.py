@@ -44,7 +44,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -252,12 +252,26 @@ def box_gap(
             "the optimizer has no weight decay, so that nothing bounds the weights: diagnose "
             "measures the margin problem instead"
         )
-    batches = list(_batches(inputs, labels))
-    if not batches:
-        raise ValueError("there are no samples")
-    value, gradients = _gradients(module, batches, loss, steps)
-    arguments, _, _ = batches[0]
-    return _measured(module, arguments, steps, value, gradients, rates)
+    value, gradients, first_arguments = _gradients(module, _batches(inputs, labels), loss, steps)
+    terms = Terms.of(steps, gradients)
+    # min L >= L(theta) - gap, if L is convex in theta and every tensor has a ball.
+    lower_bound = math.nan
+    if len(terms.norms) == len(steps) and _is_affine(module, first_arguments):
+        lower_bound = value - terms.gap
+    acted = [_decayed(step, steps[0], rates) for step in steps if step.decay > 0.0]
+    return BoxLimit(
+        score=terms.score,
+        gap=terms.gap,
+        loss=value,
+        lower_bound=lower_bound,
+        radii=terms.radii,
+        norms=terms.norms,
+        reached=terms.reached,
+        at_wall=terms.at_wall,
+        decayed=min(acted),
+        free=terms.free,
+        penalty_score=terms.penalty_score,
+    )
 
 
 def box_of(
@@ -302,67 +316,81 @@ def box_of(
         return None
 
 
-def _measured(
-    module: nn.Module,
-    arguments: tuple[Any, ...],
-    steps: Sequence[Step],
-    value: float,
-    gradients: Mapping[str, Tensor],
-    rates: Sequence[float] | None,
-) -> BoxLimit:
-    radii: dict[str, float] = {}
-    norms: dict[str, float] = {}
-    free: dict[str, float] = {}
+class FrankWolfe(NamedTuple):
+    """The gap over the box, and its ratio to sum_p r_p ||g_p||_{p,*}; nan without a box."""
+
+    gap: float
+    score: float
+
+
+def frank_wolfe(steps: Sequence[Step], gradients: Mapping[str, Tensor]) -> FrankWolfe:
+    """Add up r_p ||g_p||_{p,*} + <g_p, theta_p> over the tensors with decoupled decay."""
+    boxed = [step for step in steps if step.decoupled and step.decay > 0.0]
+    if not boxed:
+        return FrankWolfe(math.nan, math.nan)
     duals = 0.0  # sum of r_p ||g_p||_{p,*}
     products = 0.0  # sum of <g_p, theta_p>
-    at_wall = 0
-    counted = 0
-    penalised: list[Tensor] = []
-    gradients_there: list[Tensor] = []
-    acted: list[float] = []
-    for step in steps:
-        theta = step.parameter.detach().double()
-        g = gradients[step.name]
-        if step.decay > 0.0:
-            acted.append(_decayed(step, steps[0], rates))
-        if step.decay > 0.0 and step.decoupled:
-            # The tensor has a ball: its part of the Frank-Wolfe gap, and its share at the wall.
-            radius = step.scale / step.decay
-            sizes = _sizes(theta, step.norm)
-            radii[step.name] = radius
-            norms[step.name] = float(sizes.max())
-            duals += radius * _dual(g, step.norm)
-            products += float((g * theta).sum())
-            at_wall += int((sizes >= (1.0 - BoxThresholds.wall) * radius).sum())
-            counted += sizes.numel()
-        elif step.decay > 0.0:
-            # Decay that is added to the gradient is the gradient of lambda / 2 ||theta||^2.
-            radii[step.name] = math.inf
-            penalised.append((g + step.decay * theta).reshape(-1))
-            gradients_there.append(g.reshape(-1))
-        else:
-            # Without decay nothing bounds the tensor: at a KKT point its gradient is 0.
-            radii[step.name] = math.inf
-            free[step.name] = _dual(g, step.norm)
+    for step in boxed:
+        g = gradients[step.name].double()
+        duals += step.scale / step.decay * _dual(g, step.norm)
+        products += float((g * step.parameter.detach().double()).sum())
     gap = duals + products
-    in_box = bool(norms)
-    # min L >= L(theta) - gap, if L is convex in theta and every tensor has a ball.
-    lower_bound = math.nan
-    if len(norms) == len(steps) and _is_affine(module, arguments):
-        lower_bound = value - gap
-    return BoxLimit(
-        score=_ratio(gap, duals) if in_box else math.nan,
-        gap=gap if in_box else math.nan,
-        loss=value,
-        lower_bound=lower_bound,
-        radii=radii,
-        norms=norms,
-        reached=max((norms[name] / radii[name] for name in norms), default=math.nan),
-        at_wall=at_wall / counted if counted else math.nan,
-        decayed=min(acted),
-        free=free,
-        penalty_score=_penalty_score(penalised, gradients_there),
-    )
+    return FrankWolfe(gap, _ratio(gap, duals))
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What the scores are made of, at one set of weights and one gradient; see `BoxLimit`."""
+
+    score: float
+    gap: float
+    radii: dict[str, float]
+    norms: dict[str, float]
+    reached: float
+    at_wall: float
+    free: dict[str, float]
+    penalty_score: float
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], gradients: Mapping[str, Tensor]) -> Terms:
+        """Add the parts of all tensors up, in float64."""
+        radii: dict[str, float] = {}
+        norms: dict[str, float] = {}
+        free: dict[str, float] = {}
+        at_wall = 0
+        counted = 0
+        penalised: list[Tensor] = []
+        gradients_there: list[Tensor] = []
+        for step in steps:
+            theta = step.parameter.detach().double()
+            g = gradients[step.name].double()
+            radii[step.name] = math.inf
+            if step.decay == 0.0:
+                # Nothing bounds the tensor: at a KKT point its gradient is 0.
+                free[step.name] = _dual(g, step.norm)
+            elif step.decoupled:
+                # The tensor has a ball: its share at the wall.
+                radius = step.scale / step.decay
+                sizes = _sizes(theta, step.norm)
+                radii[step.name] = radius
+                norms[step.name] = float(sizes.max())
+                at_wall += int((sizes >= (1.0 - BoxThresholds.wall) * radius).sum())
+                counted += sizes.numel()
+            else:
+                # Decay that is added to the gradient is the gradient of lambda / 2 ||theta||^2.
+                penalised.append((g + step.decay * theta).reshape(-1))
+                gradients_there.append(g.reshape(-1))
+        in_box = frank_wolfe(steps, gradients)
+        return cls(
+            score=in_box.score,
+            gap=in_box.gap,
+            radii=radii,
+            norms=norms,
+            reached=max((norms[name] / radii[name] for name in norms), default=math.nan),
+            at_wall=at_wall / counted if counted else math.nan,
+            free=free,
+            penalty_score=_penalty_score(penalised, gradients_there),
+        )
 
 
 # --- gradients of the loss -----------------------------------------------------------------------
@@ -371,7 +399,12 @@ def _measured(
 def _batches(inputs: Any, labels: Any) -> Iterator[Batch]:
     """Yield arguments of the module, labels and the number of samples of each batch."""
     if labels is None and not isinstance(inputs, (Tensor, np.ndarray)):
-        for given, its_labels in inputs:  # a loader
+        if not isinstance(inputs, Iterable):
+            raise ValueError("pass labels, or an iterable of (inputs, labels), a DataLoader say")
+        for batch in inputs:
+            if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+                raise ValueError("each batch of a loader must be a pair (inputs, labels)")
+            given, its_labels = batch
             arguments = _arguments(given)
             yield arguments, _as_tensor(its_labels), len(arguments[0])
         return
@@ -394,8 +427,12 @@ def _as_tensor(given: Any) -> Any:
 
 def _gradients(
     module: nn.Module, batches: Iterable[Batch], loss: Loss, steps: Sequence[Step]
-) -> tuple[float, dict[str, Tensor]]:
-    """Return the loss and its gradients, means over all samples, in float64."""
+) -> tuple[float, dict[str, Tensor], tuple[Any, ...]]:
+    """Return the loss and its gradients, means over all samples, in float64; and the first inputs.
+
+    One batch is held at a time.
+    """
+    first_arguments: tuple[Any, ...] = ()
     sums = {step.name: torch.zeros_like(step.parameter, dtype=torch.float64) for step in steps}
     total = 0.0
     samples = 0
@@ -413,15 +450,19 @@ def _gradients(
             found = torch.autograd.grad(
                 value.reshape(()), [values[step.name] for step in steps], allow_unused=True
             )
+        if samples == 0:
+            first_arguments = arguments
         total += count * float(value.detach())
         samples += count
         for step, gradient in zip(steps, found, strict=True):
             if gradient is not None:
                 sums[step.name] += count * gradient.double()
+    if samples == 0:
+        raise ValueError("there are no samples")
     means = {name: gradient / samples for name, gradient in sums.items()}
     if not math.isfinite(total) or not all(bool(g.isfinite().all()) for g in means.values()):
         raise ValueError("the loss or its gradient is not finite at these weights")
-    return total / samples, means
+    return total / samples, means, first_arguments
 
 
 def _moved(
