@@ -182,7 +182,7 @@ def diagnose(
     if norm is not None:
         asked = tensors.as_parameter_norm(norm)
     limit = limit_of(module, asked, optimizer)
-    with one_thread_if_small(module, inputs), evaluating(module) as modes:
+    with one_thread_if_small(module, inputs), evaluating(module) as (module, modes):
         # 1. Checks, each once: all that follows measures this subject.
         checked = check(
             module, inputs, labels, modes, optimizer, norms=[limit.norm], leading=leading

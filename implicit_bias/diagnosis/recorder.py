@@ -127,7 +127,7 @@ class Recorder:
             self.columns.append(f"margin_{name}")
             if gaps:
                 self.columns.append(f"gap_{name}")
-        with one_thread_if_small(self.module, inputs), evaluating(self.module):
+        with one_thread_if_small(self.module, inputs), evaluating(self.module) as (copied, _):
             own = list[Tensor | Array]()
             for given in as_arguments(inputs, self.module):
                 # The loop may write into what it passes.
@@ -138,7 +138,7 @@ class Recorder:
             optimizers = [one for norm in asked for one in each_of(norm)]
             # A loop that trains has its module in training mode, so modes are no news.
             checked = check(
-                self.module, tuple(own), labels, {}, optimizers, norms=found, leading=leading
+                copied, tuple(own), labels, {}, optimizers, norms=found, leading=leading
             )
         self.subject = checked.subject
         warn(checked.findings, stacklevel=2)
@@ -181,10 +181,10 @@ class Recorder:
         started = time.perf_counter()
         with (
             one_thread_if_small(self.module, self.subject.gradients.inputs),
-            evaluating(as_module(self.module)),
+            evaluating(as_module(self.module)) as (copied, _),
         ):
             # The module was checked at the start. Now only its parameters are read again.
-            subject = self.subject.reread()
+            subject = self.subject.reread(copied)
             row = {"step": step, "min_margin": subject.min_margin, "error": subject.error}
             if self.leading:
                 row["rest"] = subject.rest

@@ -18,7 +18,7 @@ import torch
 
 from implicit_bias.base.wording import percent
 from implicit_bias.modules.forward_watch import WATCHED, functions_used, listed
-from implicit_bias.modules.homogeneity_causes import TRAPS, CauseSearch
+from implicit_bias.modules.homogeneity_causes import TRAPS, cause_of
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.partial_degrees import (
     HOMOGENEITY_TOLERANCE,
@@ -97,7 +97,7 @@ def degree_of(gradients: Margins, degree: float | None = None) -> float:
     except HomogeneityError as error:
         if degree is not None:
             raise
-        cause = CauseSearch().cause(gradients)
+        cause = cause_of(gradients)
         raise HomogeneityError(f"{cause.words} ({error.deviation})", leads=cause.leads) from error
     if scales_far_beyond(gradients, L):
         return L

@@ -263,8 +263,8 @@ def stationarity(
     module = as_module(module)
     if degree is not None:
         check_number(degree, "degree", "(0, 1000]")
-    with evaluating(module):
-        subject = Subject.of(margins_of(module, inputs, labels), degree=degree)
+    with evaluating(module) as (copied, _):
+        subject = Subject.of(margins_of(copied, inputs, labels), degree=degree)
         best = subject.measure(PARAMETER_NORMS["l2"])
     program = best.program
     return Stationarity(

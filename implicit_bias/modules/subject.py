@@ -284,10 +284,10 @@ class Subject:
             return cls(gradients, degree)
         return cls(leading_part(gradients, degree)[0], degree, whole=gradients)
 
-    def reread(self) -> Subject:
-        """Return the same module with the parameters that it has by now."""
+    def reread(self, module: nn.Module) -> Subject:
+        """Return the same module, or a copy of it, with the parameters that it has by now."""
         leading = self.whole is not None
-        return self.known(self.itself.gradients.reread(), self.degree, leading=leading)
+        return self.known(self.itself.gradients.reread(module), self.degree, leading=leading)
 
     @cached_property
     def rest(self) -> float:

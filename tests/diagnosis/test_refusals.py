@@ -107,15 +107,15 @@ NOT_HOMOGENEOUS: dict[str, tuple[Callable[[], nn.Module], str, bool]] = {
     "GELU": (lambda: stacked(nn.GELU()), r"gelu in '1'", True),
     "tanh": (lambda: stacked(nn.Tanh()), r"tanh in '1'", False),
     "transformer": (transformer, r"'encoder\.layers\.0\.self_attn'", False),
-    "attention": (attention, r"attention.*'query', 'key'", False),
-    "block": (lambda: residual(1), "skip.*degrees 2 and 4", True),
-    "blocks": (lambda: residual(8), r"skip.*'1' \(Block\).*degrees 1 and 3", True),
-    "blocks, bias": (lambda: residual(8, bias=True), r"'9\.bias'.*skip.*'1' \(Block\)", True),
+    "attention": (attention, r"attention.*softmax", False),
+    "block": (lambda: residual(1), r"'1' \(Block\).*skip", True),
+    "blocks": (lambda: residual(8), r"'1' \(Block\).*skip", True),
+    "blocks, bias": (lambda: residual(8, bias=True), r"'1' \(Block\).*skip", True),
     "low rank": (low_rank, "frozen weights", True),
-    "PReLU": (lambda: nn.Sequential(linear(D, H), nn.PReLU(), linear(H)), r"'1\.weight'", False),
-    "depths": (depths, "different degrees.*1 at.*2 at", False),
+    "PReLU": (lambda: nn.Sequential(linear(D, H), nn.PReLU(), linear(H)), r"'1\.weight'", True),
+    "depths": (depths, "contexts of a gate", True),
     "detached": (lambda: computed(lambda f, x: f(x) * f(x).detach().abs()), r"detach\(\)", False),
-    "inverse": (inverse, "invert", False),
+    "inverse": (inverse, "divisions", False),
     "no name": (rooted, "not homogeneous", False),
 }
 
@@ -215,7 +215,7 @@ def wrong_on_two() -> Any:
         (lambda: computed(lambda f, x: f(x.mul_(2.0))), FEW, ONES, ValueError, "writes"),
         (
             lambda: computed(lambda f, x: checkpoint(f, x, use_reentrant=False)),
-            *(FEW, ONES, ValueError, "checkpointing"),
+            *(FEW, ONES, RuntimeError, "checkpointing"),
         ),
         (lambda: frozen(linear(D)), FEW, ONES, ValueError, "requires_grad_"),
     ],
@@ -235,18 +235,9 @@ def bag() -> nn.Module:
     return Computed(lambda m, x: m.last(m.bag(x)), bag=vectors, last=linear(4))
 
 
-def sparse() -> nn.Module:
-    vectors = nn.Embedding(10, 4, sparse=True)
-    return Computed(lambda m, x: m.last(m.a(x).sum(dim=1)), a=vectors, last=linear(4))
-
-
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
-@pytest.mark.parametrize("norm", ["l2", "linf"])
-@pytest.mark.parametrize(("build", "match"), [(bag, "nn.Embedding"), (sparse, "sparse=False")])
-def test_derivatives_that_torch_does_not_have_are_named(
-    build: Callable[[], nn.Module], match: str, norm: str
-) -> None:
-    module = seeded(build(), 1)
+def test_derivatives_that_torch_does_not_have_are_named() -> None:
+    module = seeded(bag(), 1)
     tokens = torch.randint(10, (8, 3), generator=torch.Generator().manual_seed(0))
-    with pytest.raises(ValueError, match=match):
-        ib.diagnose(module, tokens, own_labels(module, tokens), norm=norm)
+    with pytest.raises(ValueError, match="EmbeddingBag"):
+        ib.diagnose(module, tokens, own_labels(module, tokens))
