@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from implicit_bias.base.wording import percent
+from implicit_bias.modules.evaluate import PROBES
 from implicit_bias.modules.forward_watch import WATCHED, functions_used, listed
 from implicit_bias.modules.homogeneity_causes import TRAPS, cause_of
 from implicit_bias.modules.margins import Margins
@@ -97,7 +98,8 @@ def degree_of(gradients: Margins, degree: float | None = None) -> float:
     except HomogeneityError as error:
         if degree is not None:
             raise
-        cause = cause_of(gradients)
+        first = np.arange(min(PROBES, len(gradients.labels)))
+        cause = cause_of(gradients.of_samples(first))
         raise HomogeneityError(f"{cause.words} ({error.deviation})", leads=cause.leads) from error
     if scales_far_beyond(gradients, L):
         return L

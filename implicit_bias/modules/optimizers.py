@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -52,8 +51,6 @@ LIMIT_NORMS = dict[str, str]()
 for _limit in OPTIMIZER_LIMITS.values():
     for _class in _limit.classes:
         LIMIT_NORMS[_class] = _limit.norm
-# Ratios of rates that differ by this share have other schedules.
-SAME_SCHEDULE = 1e-6
 
 
 class OptimizerError(ValueError):
@@ -110,10 +107,8 @@ def geometry_of(optimizer: object, module: nn.Module) -> Geometry:
     inner = dict[str, str]()
     rates = dict[str, float]()
     changes = list[float]()  # what schedules made of the rates
-    held = list[_HeldTensor]()
     for one, kind in zip(several, kinds, strict=True):
         for tensor in _held_tensors(one, kind):
-            held.append(tensor)
             name = names.get(id(tensor.parameter))
             if name is None:
                 continue
@@ -123,18 +118,12 @@ def geometry_of(optimizer: object, module: nn.Module) -> Geometry:
             rates[name] = tensor.rate
             changes.append(tensor.change)
 
-    # --- optimizers of another copy of the module: all is known of one optimizer with one rate
     if not inner:
-        shapes = Counter(tensor.parameter.shape for tensor in held)
-        trained = Counter(p.shape for p in module.parameters() if p.requires_grad)
-        one_rate = len({tensor.rate for tensor in held}) <= 1
-        if len(several) > 1 or not one_rate or shapes != trained:
-            raise OptimizerError(
-                "the optimizer holds none of the module's parameters, so the norm and the rate of "
-                "each tensor are not known: pass the one that trained this module"
-            )
-        return Geometry(PARAMETER_NORMS[kinds[0]], words)
-    if max(changes) > (1.0 + SAME_SCHEDULE) * min(changes):
+        raise OptimizerError(
+            "the optimizer holds none of the module's parameters, so the norm and the rate of "
+            "each tensor are not known: pass the one that trained this module, its class or name"
+        )
+    if not math.isclose(max(changes), min(changes), rel_tol=1e-6, abs_tol=0.0):
         raise OptimizerError(
             "the rates of the tensors follow different schedules, so they have no ratio in the "
             "limit: give all groups the same schedule"
@@ -192,13 +181,17 @@ def _held_tensors(optimizer: Any, kind: str) -> Iterator[_HeldTensor]:
         for p in trained:
             rate = first
             if kind == "spectral":  # Muon lengthens the steps of a matrix
-                rows = p.shape[0]
-                columns = math.prod(p.shape[1:])
-                if group["adjust_lr_fn"] == "match_rms_adamw":
-                    rate *= 0.2 * math.sqrt(max(rows, columns))
-                else:
-                    rate *= math.sqrt(max(1.0, rows / columns))
+                rate *= muon_scale(group, p.shape)
             yield _HeldTensor(p, rate, now / first)
+
+
+def muon_scale(group: Mapping[str, Any], shape: torch.Size) -> float:
+    """Return the factor by which Muon lengthens the steps of a matrix."""
+    rows = shape[0]
+    columns = math.prod(shape[1:])
+    if group.get("adjust_lr_fn") == "match_rms_adamw":
+        return 0.2 * math.sqrt(max(rows, columns))
+    return math.sqrt(max(1.0, rows / columns))
 
 
 def _norm_of(optimizer: object) -> str:
@@ -220,14 +213,6 @@ def _norm_of(optimizer: object) -> str:
                 "as gradient descent in a metric of the run's own, not in a norm that is known: "
                 f"{cure}"
             )
-        keys = ["lr", "adjust_lr_fn"] if name == "Muon" else ["lr"]
-        for key in keys:
-            if key not in group:
-                raise OptimizerError(
-                    f"this {name} does not say in its param_groups how it scales its steps "
-                    f"({key}), so the weights of its norm are not known: take one of torch.optim, "
-                    f"or {cure}"
-                )
     return LIMIT_NORMS[name]
 
 
@@ -275,8 +260,6 @@ def _words(optimizer: object) -> str:
         details.append(f"rate {rates.pop():.3g}")
     beta2 = {group["betas"][1] for group in groups if "betas" in group}
     details += [f"beta2 {value:g}" for value in sorted(beta2)]
-    if any("ns_steps" in group for group in groups):
-        details.append("singular values of its steps are within about 0.5 and 1.2 only")
     if not details:
         return name
     return f"{name} ({', '.join(details)})"

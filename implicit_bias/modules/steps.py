@@ -32,7 +32,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from implicit_bias.modules.optimizers import OptimizerError, each_of, name_of
+from implicit_bias.modules.optimizers import OptimizerError, each_of, muon_scale, name_of
 
 StepNorm: TypeAlias = Literal["l2", "linf", "spectral"]
 StepScale: TypeAlias = Callable[[Mapping[str, Any], torch.Size], float]
@@ -60,15 +60,6 @@ class Kind:
 def unit_scale(group: Mapping[str, Any], shape: torch.Size) -> float:
     """Return 1: the step is as long as the rate in its norm."""
     return 1.0
-
-
-def muon_scale(group: Mapping[str, Any], shape: torch.Size) -> float:
-    """Return the factor by which Muon lengthens the steps of a matrix."""
-    rows = shape[0]
-    columns = math.prod(shape[1:])
-    if group.get("adjust_lr_fn") == "match_rms_adamw":
-        return 0.2 * math.sqrt(max(rows, columns))
-    return math.sqrt(max(1.0, rows / columns))
 
 
 SIGNS = Kind("linf", unit_scale, decoupled=True)
@@ -166,7 +157,7 @@ def steps_of(optimizer: object, module: nn.Module) -> list[Step]:
 
     Parameters
     ----------
-    optimizer : torch.optim.Optimizer, a wrapper of one, or a sequence of them
+    optimizer : torch.optim.Optimizer, or a sequence of them
         What trains the module.
     module : nn.Module
         Which is trained.
@@ -182,32 +173,24 @@ def steps_of(optimizer: object, module: nn.Module) -> list[Step]:
     names = {id(parameter): name for name, parameter in module.named_parameters()}
     found: dict[str, Step] = {}
     for given in each_of(optimizer):
-        inner = unwrapped(given)
-        if not isinstance(inner, torch.optim.Optimizer) and not hasattr(inner, "param_groups"):
+        if not hasattr(given, "param_groups"):
             raise TypeError(
                 f"optimizer must be an optimizer with its parameter groups, or several, got "
                 f"{given!r}: the weight decay of each tensor is read from them"
             )
-        for group, parameter in _trained(inner):
+        for group, parameter in _trained(given):
             if id(parameter) not in names:
                 continue
             name = names[id(parameter)]
             if name in found:
                 raise OptimizerError(f"two optimizers hold {name!r}: give it to one of them")
-            found[name] = _step(inner, group, name, parameter)
+            found[name] = _step(given, group, name, parameter)
     if not found:
         raise OptimizerError(
             "the optimizer holds none of the module's parameters that require a gradient: pass "
             "the one that trained this module"
         )
     return list(found.values())
-
-
-def unwrapped(optimizer: Any) -> Any:
-    """Return the optimizer within wrappers that hold it as ``.optimizer``."""
-    while hasattr(optimizer, "optimizer") and hasattr(optimizer.optimizer, "param_groups"):
-        optimizer = optimizer.optimizer
-    return optimizer
 
 
 def kind_of(optimizer: Any, group: Mapping[str, Any]) -> Kind:

@@ -36,10 +36,6 @@ NOTHING_TRAINED = (
 )
 # Largest degree, as measured, of margins that are linear in the parameters.
 LINEAR = 1.0 + 1e-6
-# Parameters at smallest margin 1 may be those of the module times 2 to this power, and back.
-MOST_BITS = 500.0
-# Samples on which a module is refused before all are evaluated.
-FIRST_SAMPLES = 2
 # Samples named in a message.
 NAMED = 5
 
@@ -67,7 +63,6 @@ def margins_of(
     labels: ArrayLike | Tensor,
     *,
     norms: Iterable[ParameterNorm] = (),
-    homogeneous: Collection[str] | None = None,
 ) -> Margins:
     """Check a module, in the modes that it is in, with its samples: the one check there is.
 
@@ -81,14 +76,9 @@ def margins_of(
         -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K).
     norms : iterable of ParameterNorm
         Those that it is measured in.
-    homogeneous : collection of str, optional
-        Parameters in which the module has to be homogeneous: one that is not is refused on its
-        first samples, before all are evaluated. What passes is still to be checked on all.
 
     Raises
     ------
-    HomogeneityError
-        It is not homogeneous in these.
     ValueError
         Inputs, outputs or labels that do not fit; outputs that are random, depend on the other
         samples of a batch, or are not finite; no parameter to train; a norm of other parts.
@@ -100,28 +90,15 @@ def margins_of(
         n_samples = len(arguments[0])
     tensors = evaluate.as_inputs(arguments, n_samples, device)
     labels = evaluate.labels_as_array(labels)
-    if homogeneous is not None and len(labels) > homogeneity.WATCHED:
-        first = tuple(tensor[: homogeneity.WATCHED] for tensor in tensors)
-        classes = _classes(evaluate.check_outputs(module, first), labels)
-        few = Margins(module, first, labels[: homogeneity.WATCHED], classes)
-        _refuse_at_once(few.of_samples(np.arange(FIRST_SAMPLES)), homogeneous)
     classes = _classes(evaluate.check_outputs(module, tensors), labels)
     gradients = Margins(module, tensors, labels, classes)
     if not np.isfinite(gradients.outputs(gradients.theta)).all():
-        # The cause is in the inputs, in the weights, or in what the module makes of them.
         for tensor in tensors:
             as_finite(cast(Any, tensor), "an input of the module", tensor.ndim)
-        weights = gradients.parameters(gradients.theta).items()
-        broken = [name for name, weight in weights if not weight.isfinite().all()]
-        if broken:
-            raise ValueError(
-                f"weights are NaN or infinite in {homogeneity.listed(broken)}, so the training "
-                "diverged: go back to a state before that, and train at a smaller rate, with an "
-                "eps of at least 1e-19 in single precision and in Muon"
-            )
         raise ValueError(
-            "the module's outputs contain NaN or infinity, though its trained weights are "
-            "finite: start from smaller weights"
+            "the module's outputs contain NaN or infinity: if its weights do, too, the training "
+            "diverged: go back to a state before that, and train at a smaller rate; else start "
+            "from smaller weights"
         )
     for norm in norms:
         check_parts(norm, gradients.shapes)
@@ -144,26 +121,6 @@ def offering_leading(how: str = "pass leading=True") -> Iterator[None]:
             "large, as they are in the limit",
             leads=True,
         ) from error
-
-
-def _refuse_at_once(few: Margins, names: Collection[str]) -> None:
-    """Refuse a module that is not homogeneous in some parameters on its first samples.
-
-    Only where these samples tell: outputs that are finite and not 0, and a gradient in each of the
-    parameters, since one that gets none from any sample does not count.
-
-    Raises
-    ------
-    HomogeneityError
-        The message names the layer or the parameters, and a cure.
-    """
-    names = few.shapes.keys() & set(names)
-    margins = few.margins(few.theta)
-    if not names or not np.isfinite(margins).all() or not margins.any():
-        return
-    few = few.restricted(names, few.theta)
-    if not without_gradient(few):
-        homogeneity.degree_of(few)
 
 
 def _classes(outputs: Tensor, labels: ArrayLike) -> int | None:
@@ -337,15 +294,6 @@ class Subject:
         """The module itself, where its leading part is measured."""
         return self if self.whole is None else Subject(self.whole, self.degree)
 
-    def training_call(self, *asked: str) -> str:
-        """Write the call that trains the module on, to its limit."""
-        trained = dict(self.gradients.module.named_parameters())
-        double = all(trained[name].dtype == torch.float64 for name in self.gradients.shapes)
-        given = ["module" if double else "module.double()", "inputs", "labels", *asked]
-        if self.whole is not None:
-            given.append("leading=True")
-        return f"train_to_limit({', '.join(given)})"
-
     @property
     def wrong(self) -> NDArray[np.int64]:
         """Samples that have a margin that is not positive."""
@@ -373,16 +321,13 @@ class Subject:
         smallest = self.min_margin
         if not (smallest > 0 and np.isfinite(self.margins).all()):
             raise SeparationError(self._why_not_separating())
-        exponent = math.log2(smallest) / self.degree
-        spread = math.log2(float(self.margins.max())) - math.log2(smallest)
-        if max(abs(exponent), spread) > MOST_BITS:
+        scale = float(np.float64(smallest) ** (1.0 / self.degree))
+        if not 0.0 < scale < math.inf:
             raise homogeneity.HomogeneityError(
                 f"the module is homogeneous of degree {self.degree:.4g}: scaled to smallest margin "
-                "1, its parameters or the largest margins leave the range of float64",
-                "use layers whose outputs grow with the parameters, not with a small power of "
-                "them, and inputs that are less far apart in size",
+                "1, its parameters leave the range of float64",
+                "use layers whose outputs grow with the parameters, not with a small power of them",
             )
-        scale = smallest ** (1.0 / self.degree)
         theta = self.gradients.theta / scale
         margins = self.margins / smallest
         return multipliers.TangentProgram(self.gradients, theta, self.degree, norm, margins, scale)
@@ -390,15 +335,10 @@ class Subject:
     def _why_not_separating(self) -> str:
         """Say which margins are not positive, and what to do."""
         if not self.margins.any():
-            if self.itself.margins.any():
-                return (
-                    f"the leading part of the module, of degree {self.degree:.4g}, is 0 at these "
-                    "parameters (a low-rank update before its first step, say), so no scaling of "
-                    "it has margin 1: train on"
-                )
             return (
                 "all margins are 0, so no scaling of the module has margin 1: are all its units "
-                "dead, or its last weights 0? Start from other weights"
+                "dead, its last weights 0, or its leading part (a low-rank update before its first "
+                "step)? Train on, or start from other weights"
             )
         wrong = self.wrong
         n_samples = len(self.gradients.labels)
@@ -406,10 +346,8 @@ class Subject:
         if len(only):
             return (
                 f"the leading part of the module misclassifies {len(only)} of {n_samples} samples "
-                f"(samples {named(only)}) that the module itself does not; the rest is "
-                f"{self.rest:.3g} of the leading part: train longer, by {self.training_call()} "
-                "say, for the leading part decides in the limit. That may take many calls: it is "
-                "on the way while the rest falls"
+                f"(samples {named(only)}) that the module itself does not: train longer, by "
+                "train_to_limit(..., leading=True) say, for the leading part decides in the limit"
             )
         return (
             f"{len(wrong)} of {n_samples} samples are on the wrong side (samples {named(wrong)}; "

@@ -334,9 +334,8 @@ def as_trainee(
     if not _is_double(trained):
         name_of_module = "module.double()"
     call = f"call `train_to_limit({name_of_module}, inputs, labels, leading=True)`"
-    homogeneous = None if leading else trained
     with evaluate.undisturbed(module) as copied, offering_leading(call):
-        gradients = margins_of(copied, first, array[: evaluate.PROBES], homogeneous=homogeneous)
+        gradients = margins_of(copied, first, array[: evaluate.PROBES])
         if gradients.classes is None:
             y = as_labels(array, len(array))
         else:
