@@ -29,8 +29,6 @@ from implicit_bias.networks import Network
 
 # Samples on which a module is checked.
 PROBES = 256
-# Outputs may differ by this share of the largest from those of another batch, by rounding.
-BATCH_TOLERANCE = 1e-9
 
 
 # --- the module ----------------------------------------------------------------------------------
@@ -126,7 +124,7 @@ def values_of(module: nn.Module) -> dict[str, Tensor]:
 
 def double(tensor: Tensor) -> Tensor:
     """Floating point as float64; indices and masks as they are."""
-    plain = tensor.detach().resolve_neg()
+    plain = tensor.detach()
     return plain.double() if plain.is_floating_point() else plain
 
 
@@ -155,7 +153,7 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
     Raises
     ------
     ValueError
-        The output is no dense tensor of real numbers.
+        The output is no tensor.
     """
     given = {id(own): values[name] for name, own in _named(module) if name in values}
     # A tied weight has several names, and all of them get its value. A part that is registered
@@ -166,17 +164,15 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
             if id(own) in given:
                 everywhere[f"{path}.{name}" if path else name] = given[id(own)]
     outputs = functional_call(module, everywhere, inputs, tie_weights=False)
-    dense = isinstance(outputs, Tensor) and outputs.layout == torch.strided
-    if not dense or outputs.is_complex() or outputs.dtype == torch.bool:
-        kind = f" of {outputs.dtype}" if dense else ""
+    if not isinstance(outputs, Tensor):
         raise ValueError(
-            f"the module returns a {type(outputs).__name__}{kind}, but must return one tensor of "
-            "outputs (N,) or (N, K), dense and real: wrap it in a module that does"
+            f"the module returns a {type(outputs).__name__}, but must return one tensor of outputs "
+            "(N,) or (N, K): wrap it in a module that does"
         )
     return outputs
 
 
-def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
+def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...], tolerance: float = 1e-9) -> Tensor:
     """Refuse outputs that do not belong to one sample each, in the modes that a module is in.
 
     Parameters
@@ -185,6 +181,8 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
         Left as it is, but for torch's random numbers.
     inputs : tuple of Tensor
         Its arguments, as `as_inputs` makes them; the first `PROBES` samples are looked at.
+    tolerance : float
+        Outputs may differ by this share of the largest from those of another batch, by rounding.
 
     Returns
     -------
@@ -234,12 +232,12 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
         )
 
     # --- the same samples once more, and the first half of them alone
-    tolerance = BATCH_TOLERANCE * outputs.abs().max()
+    allowed = tolerance * outputs.abs().max()
     for count in (n, (n + 1) // 2):
         some = tuple(tensor[:count].clone() for tensor in inputs)
         with torch.no_grad():
             again = evaluate(module, values, some)
-        if (again - outputs[:count]).abs().max() > tolerance:  # not where some are NaN
+        if (again - outputs[:count]).abs().max() > allowed:  # not where some are NaN
             raise ValueError(
                 "a sample's output is random, or depends on earlier passes or on the other samples "
                 "of its batch: call module.eval(), and switch off what draws random numbers there, "
@@ -272,9 +270,8 @@ def _as_argument(given: object) -> Tensor | Array:
         if given.layout != torch.strided:
             raise ValueError("inputs must be dense, but are sparse: pass inputs.to_dense()")
         return given
-    validation.check_not_masked(given, "inputs")
     array = np.asarray(given)
-    if array.dtype.kind in "biufc" and array.dtype != np.longdouble:  # torch has none
+    if array.dtype.kind in "biuf":
         return array
     # A frame's columns of several types make objects, which may all be numbers.
     return validation.as_finite(cast(ArrayLike, given), "inputs", array.ndim)
@@ -288,7 +285,6 @@ def labels_as_array(labels: ArrayLike | Tensor) -> NDArray[Any]:
     ValueError
         Rows of several entries; what is no number.
     """
-    validation.check_not_masked(labels, "labels")
     # As float64, for numpy knows no bfloat16.
     array = np.asarray(double(labels).cpu() if isinstance(labels, Tensor) else labels)
     if array.dtype.kind not in "biuf":
@@ -313,15 +309,12 @@ def as_inputs(
     for argument in given:
         if isinstance(argument, Tensor):
             inputs.append(argument)
-        else:  # of any memory order and byte order, which torch does not take
-            native = argument.dtype.newbyteorder("=")
-            inputs.append(torch.tensor(np.ascontiguousarray(argument, dtype=native)))
+        else:  # contiguous, as torch takes no negative strides
+            inputs.append(torch.tensor(np.ascontiguousarray(argument)))
     if any(tensor.ndim == 0 or len(tensor) != n_samples for tensor in inputs):
         raise ValueError(
             f"each input must have the {n_samples} samples as its first axis, got shapes "
             f"{[tuple(tensor.shape) for tensor in inputs]}: pass the module's arguments as a "
             "tuple of tensors"
         )
-    converted = [double(tensor).to(device) for tensor in inputs]
-    # Tensors that were made in inference mode cannot be in a graph, unlike copies of them.
-    return tuple(tensor.clone() if tensor.is_inference() else tensor for tensor in converted)
+    return tuple(double(tensor).to(device) for tensor in inputs)

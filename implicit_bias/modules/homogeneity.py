@@ -38,13 +38,6 @@ __all__ = [
     "of_degree_0",
 ]
 
-# (3) may miss by the tolerance times this share of its terms, of which most may cancel.
-ROUNDED_SHARE = 1e-6
-# The power of 2 that parameters are scaled by to see what is cut off far above its size now.
-FAR_BITS = 40
-# The most bits that outputs may gain by that: beyond the range of float64 nothing is known.
-MOST_BITS = 1000
-
 
 class HomogeneityError(ValueError):
     """A module that is not homogeneous in its parameters; the message has the deviation.
@@ -119,7 +112,8 @@ def scales_far_beyond(
 
     Those of outputs or activations that are cut off, far above what they are, do not.
     """
-    bits = min(FAR_BITS, int(MOST_BITS / degree))
+    # Parameters gain 40 bits, unless outputs would gain more than float64 has.
+    bits = min(40, int(1000 / degree))
     here = gradients.margins(gradients.theta)
     far = gradients.at_scale(2.0**bits, degree).margins(gradients.theta)
     # The degree was measured over one bit, so that its error counts that often.
@@ -197,7 +191,8 @@ def measured_degree(
     # --- Euler's identity (3)
     terms = theta.cpu().numpy() * gradient
     missed: float = abs(float(terms.sum()) - L * float(weights @ margins))
-    rounded = ROUNDED_SHARE * float(np.abs(terms).sum())
+    # Most of the terms may cancel, and each is rounded.
+    rounded = 1e-6 * float(np.abs(terms).sum())
     allowed: float = max(L * float(weights @ np.abs(margins)), rounded)
     if not missed <= HOMOGENEITY_TOLERANCE * allowed:
         raise OtherGradientsError(

@@ -47,8 +47,6 @@ from implicit_bias.modules.layer_products import GRADIENT_ENTRIES, LayerProducts
 from implicit_bias.problem import BLOCK
 from implicit_bias.problem.constraints import Constraints
 
-# Largest share by which outer products may miss the gradients they stand for, by rounding.
-FACTOR_TOLERANCE = 1e-9
 NO_PARAMETER = (
     "the module has no parameter that requires a gradient: call requires_grad_(True) on what is "
     "trained, or on the whole module"
@@ -450,7 +448,7 @@ class Margins:
         found = dict[str, LayerProducts]()
         for (name, call), delta, true in zip(calls.items(), summed, exact, strict=True):
             missed = torch.linalg.norm(call.gradient(delta) - true.reshape(-1))
-            if missed <= FACTOR_TOLERANCE * torch.linalg.norm(true):
+            if missed <= 1e-9 * torch.linalg.norm(true):  # but for rounding
                 given = call.patches(call.given.detach()[used])
                 found[name] = LayerProducts(slopes[name], given, place)
         return found

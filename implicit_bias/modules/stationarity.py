@@ -77,8 +77,6 @@ from implicit_bias.networks import Network
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.problem import MarginProblem
 
-# A hidden unit is active if its norm is at least this share of the largest one, else dead.
-ACTIVE_SHARE = 0.01
 # Samples up to which the multipliers of one of this package's networks take a second or two.
 FEW_SAMPLES = 2000
 
@@ -420,5 +418,5 @@ def balance(network: Network) -> float:
 
 def active_units(norms: Array) -> NDArray[np.bool_]:
     """Which units have at least 1 % of the largest norm, of the norms (H,) of all."""
-    active: NDArray[np.bool_] = (norms > 0) & (norms >= ACTIVE_SHARE * norms.max())
+    active: NDArray[np.bool_] = (norms > 0) & (norms >= 0.01 * norms.max())
     return active

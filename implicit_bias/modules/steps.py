@@ -62,23 +62,14 @@ def unit_scale(group: Mapping[str, Any], shape: torch.Size) -> float:
     return 1.0
 
 
-SIGNS = Kind("linf", unit_scale, decoupled=True)
-ADAPTIVE = Kind("linf", unit_scale, decoupled=False)
 KINDS: dict[str, Kind] = {
     "SGD": Kind("l2", unit_scale, decoupled=False),
-    "Adam": ADAPTIVE,
-    "NAdam": ADAPTIVE,
-    "RAdam": ADAPTIVE,
-    "Adamax": ADAPTIVE,
-    "RMSprop": ADAPTIVE,
-    "AdamW": SIGNS,
-    "Lion": SIGNS,
-    "Signum": SIGNS,
-    "SignSGD": SIGNS,
     "Muon": Kind("spectral", muon_scale, decoupled=True),
 }
-# Optimizers of which some groups are of Muon, the others of Adam with decoupled decay.
-MUON_WITH_ADAM = ("MuonWithAuxAdam", "SingleDeviceMuonWithAuxAdam")
+for _name in ("Adam", "NAdam", "RAdam", "Adamax", "RMSprop"):
+    KINDS[_name] = Kind("linf", unit_scale, decoupled=False)
+for _name in ("AdamW", "Lion", "Signum", "SignSGD"):
+    KINDS[_name] = Kind("linf", unit_scale, decoupled=True)
 
 
 def register(
@@ -196,7 +187,7 @@ def steps_of(optimizer: object, module: nn.Module) -> list[Step]:
 def kind_of(optimizer: Any, group: Mapping[str, Any]) -> Kind:
     """Return the kind of an optimizer's class, or of the nearest one that it derives from."""
     lineage = [base.__name__ for base in type(optimizer).__mro__]
-    if any(name in MUON_WITH_ADAM for name in lineage):
+    if any(name.endswith("MuonWithAuxAdam") for name in lineage):  # Keller Jordan's
         return KINDS["Muon"] if group.get("use_muon", False) else KINDS["AdamW"]
     for name in lineage:
         if name in KINDS:

@@ -34,10 +34,6 @@ NOTHING_TRAINED = (
     "no parameter gets a gradient, so nothing is trained: is the output computed from the "
     "parameters in each forward pass, without detach() and without no_grad()?"
 )
-# Largest degree, as measured, of margins that are linear in the parameters.
-LINEAR = 1.0 + 1e-6
-# Samples named in a message.
-NAMED = 5
 
 
 class SeparationError(ValueError):
@@ -158,9 +154,9 @@ def at_nonzero_outputs(gradients: Margins) -> Margins:
 
 
 def named(samples: NDArray[np.int64]) -> str:
-    """List some samples, the first few of them."""
-    more = ", ..." if len(samples) > NAMED else ""
-    return ", ".join(map(str, samples[:NAMED])) + more
+    """List some samples, the first five of them."""
+    more = ", ..." if len(samples) > 5 else ""
+    return ", ".join(map(str, samples[:5])) + more
 
 
 def without_gradient(gradients: Margins) -> tuple[str, ...]:
@@ -268,7 +264,7 @@ class Subject:
     @cached_property
     def linear(self) -> bool:
         """Whether the margins are linear in all parameters, wherever these are."""
-        if self.degree > LINEAR:
+        if self.degree > 1.0 + homogeneity.HOMOGENEITY_TOLERANCE:
             return False
         first = evaluate.drawn_like(self.gradients.theta, 0)
         second = evaluate.drawn_like(self.gradients.theta, 1)
@@ -360,7 +356,10 @@ class Subject:
         return multipliers.best_multipliers(self.at_margin_1(norm), deadline=deadline)
 
     def gap(
-        self, norm: ParameterNorm, deadline: Deadline, seconds: float = multipliers.SECONDS
+        self,
+        norm: ParameterNorm,
+        deadline: Deadline,
+        seconds: float = multipliers.MultiplierSearch.seconds,
     ) -> float:
         """Relative KKT gap; nan where a margin is not positive, or not finite."""
         try:

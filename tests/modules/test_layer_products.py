@@ -34,11 +34,6 @@ def images(**options: object) -> Callable[[], nn.Module]:
     return build
 
 
-def line() -> nn.Module:
-    convolution = nn.Conv1d(4, 5, 3, stride=2, padding=1)
-    return nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), linear(15, CLASSES))
-
-
 IMAGE = (2, 6, 7)
 # Modules, the shape of a sample, and the parameters whose gradients are sums of outer products.
 CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], str]] = {
@@ -50,8 +45,6 @@ CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], str]] = {
         *(IMAGE, "0.weight 0.bias 4.weight 4.bias"),
     ),
     "groups": (images(groups=2), IMAGE, "4.weight 4.bias"),
-    "same": (images(padding="same"), IMAGE, "4.weight 4.bias"),
-    "one dimension": (line, (4, 5), "0.weight 0.bias 3.weight"),
 }
 
 
