@@ -19,7 +19,7 @@ import torch
 from implicit_bias.base.wording import percent
 from implicit_bias.modules.evaluate import PROBES
 from implicit_bias.modules.forward_watch import WATCHED, functions_used, listed
-from implicit_bias.modules.homogeneity_causes import TRAPS, cause_of
+from implicit_bias.modules.homogeneity_causes import cause_of
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.partial_degrees import (
     HOMOGENEITY_TOLERANCE,
@@ -96,12 +96,10 @@ def degree_of(gradients: Margins, degree: float | None = None) -> float:
         raise HomogeneityError(f"{cause.words} ({error.deviation})", leads=cause.leads) from error
     if scales_far_beyond(gradients, L):
         return L
-    used = functions_used(gradients, TRAPS)
-    where = "".join(f" ({name} in {listed(places)})" for name, places in used.items())
     raise HomogeneityError(
         f"the module scales with degree {L:.4g} where its parameters are about as large as now, "
         "but not where they are far larger, as they are in the limit",
-        f"leave out what cuts off large outputs or activations{where}, and cases by their size",
+        "leave out what cuts off large outputs or activations, and cases by their size",
     )
 
 

@@ -68,7 +68,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from implicit_bias.base.validation import Array, check_flag, check_number
+from implicit_bias.base.validation import Array, check_flag
 from implicit_bias.bounds.certificate import Certificate, certify
 from implicit_bias.modules.evaluate import as_module, double, evaluating
 from implicit_bias.modules.homogeneity import HomogeneityError
@@ -217,8 +217,6 @@ def stationarity(
     module: nn.Module,
     inputs: tuple[Tensor | Array, ...],
     labels: ArrayLike,
-    *,
-    degree: float | None = None,
 ) -> Stationarity:
     """Measure how far a module is from a KKT point of theorem 3.1, in float64.
 
@@ -233,8 +231,6 @@ def stationarity(
         prepare` makes those of this package's networks.
     labels : array_like of shape (N,)
         -1 or +1; or 0 .. K - 1.
-    degree : float, optional
-        L; measured where not given, and checked in any case.
 
     Returns
     -------
@@ -243,7 +239,7 @@ def stationarity(
     Raises
     ------
     HomogeneityError
-        The module is not homogeneous, or not of the given degree.
+        The module is not homogeneous.
     SeparationError
         A margin is not positive.
     ValueError
@@ -259,10 +255,8 @@ def stationarity(
     1.0
     """
     module = as_module(module)
-    if degree is not None:
-        check_number(degree, "degree", "(0, 1000]")
     with evaluating(module) as (copied, _):
-        subject = Subject.of(margins_of(copied, inputs, labels), degree=degree)
+        subject = Subject.of(margins_of(copied, inputs, labels))
         best = subject.measure(PARAMETER_NORMS["l2"])
     program = best.program
     return Stationarity(

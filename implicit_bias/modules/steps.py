@@ -32,10 +32,21 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from implicit_bias.modules.optimizers import OptimizerError, each_of, muon_scale, name_of
+from implicit_bias.base.options import OPTIMIZER_LIMITS
 
 StepNorm: TypeAlias = Literal["l2", "linf", "spectral"]
 StepScale: TypeAlias = Callable[[Mapping[str, Any], torch.Size], float]
+
+
+# The norm of each tensor, by the optimizer's class.
+LIMIT_NORMS = dict[str, str]()
+for _limit in OPTIMIZER_LIMITS.values():
+    for _class in _limit.classes:
+        LIMIT_NORMS[_class] = _limit.norm
+
+
+class OptimizerError(ValueError):
+    """Optimizers for which no norm is known."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +73,22 @@ def unit_scale(group: Mapping[str, Any], shape: torch.Size) -> float:
     return 1.0
 
 
+def muon_scale(group: Mapping[str, Any], shape: torch.Size) -> float:
+    """Return the factor by which Muon lengthens the steps of a matrix."""
+    rows = shape[0]
+    columns = math.prod(shape[1:])
+    if group.get("adjust_lr_fn") == "match_rms_adamw":
+        return 0.2 * math.sqrt(max(rows, columns))
+    return math.sqrt(max(1.0, rows / columns))
+
+
 KINDS: dict[str, Kind] = {
     "SGD": Kind("l2", unit_scale, decoupled=False),
     "Muon": Kind("spectral", muon_scale, decoupled=True),
 }
 for _name in ("Adam", "NAdam", "RAdam", "Adamax", "RMSprop"):
     KINDS[_name] = Kind("linf", unit_scale, decoupled=False)
-for _name in ("AdamW", "Lion", "Signum", "SignSGD"):
+for _name in ("AdamW", "Lion", "Sign", "SignDescent", "SignSGD", "Signum"):
     KINDS[_name] = Kind("linf", unit_scale, decoupled=True)
 
 
@@ -221,3 +241,15 @@ def _step(optimizer: Any, group: Mapping[str, Any], name: str, parameter: Tensor
         taken=float(state.get("step", math.nan)),
         scheduled="initial_lr" in group,
     )
+
+
+def each_of(optimizer: object) -> list[object]:
+    """Return an optimizer, its class or its name, or several, as a list."""
+    return list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+
+
+def name_of(thing: object) -> str:
+    """Name an optimizer, a loss, or its class, as it is known here or by itself."""
+    name = thing if isinstance(thing, str) else getattr(thing, "__name__", type(thing).__name__)
+    known = {key.lower(): key for key in LIMIT_NORMS}
+    return known.get(name.lower(), str(name))
