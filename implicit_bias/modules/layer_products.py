@@ -9,8 +9,8 @@ for a pair p of sample n. Inner products of such gradients need none of them:
 
     <grad_W q_p, grad_W q_s> = sum_tu <delta_pt, delta_su> <a_nt, a_mu>,
 
-for one position a masked Gram matrix (`masked_gram`). Where positions are many and the matrix is
-small, the gradients themselves are the cheaper way, and are made in blocks.
+for one position a masked Gram matrix (`masked_gram`). Of several positions the gradients themselves
+are made, in blocks.
 
 ======  ==========  ==============================================
 symbol  shape       meaning
@@ -92,11 +92,8 @@ class LayerProducts:
         if positions == 1:
             theirs = (others.slopes[:, 0], others.given[others.samples, 0])
             return masked_gram(self.slopes[:, 0], self.given[self.samples, 0], theirs)
-        # Operations of either way: one entry by entry takes as long as 32 in a matrix product.
-        of_samples = len(self.given) * len(others.given) * columns
-        by_positions = positions**2 * (m * k * (rows + 32) + of_samples)
-        if m * k * rows * columns > by_positions:
-            return self._gram_by_positions(others)
+        # Over all pairs of positions there are more products than entries of the gradients, unless
+        # the layer is wider than the square of the number of positions.
         size = max(1, GRADIENT_ENTRIES // (rows * columns))
         gram = self.slopes.new_empty(m, k)
         for i, block in enumerate(self._blocks(size)):
@@ -105,22 +102,6 @@ class LayerProducts:
                 part = first @ other.gradients().T
                 gram[i * size : (i + 1) * size, j * size : (j + 1) * size] = part
         return gram
-
-    def _gram_by_positions(self, others: LayerProducts, entries: int = 2**24) -> Tensor:
-        """Sum <delta_pt, delta_su> <a_nt, a_mu> over pairs of positions, in blocks of entries."""
-        positions = self.slopes.shape[1]
-        widest = max(len(others.slopes), len(others.given))
-        size = max(1, entries // (positions**2 * widest))
-        order = self.samples.argsort()
-        parts = list[Tensor]()
-        # Many pairs share a sample, whose inner products are computed once a block.
-        for block in self.of(order)._blocks(size):
-            used, place = torch.unique(block.samples, return_inverse=True)
-            of_samples = torch.tensordot(block.given[used], others.given, dims=([2], [2]))
-            products = torch.tensordot(block.slopes, others.slopes, dims=([2], [2]))
-            products *= of_samples[place][:, :, others.samples]
-            parts.append(products.sum(dim=(1, 3)))
-        return torch.cat(parts)[order.argsort()]
 
     def _blocks(self, size: int) -> Iterator[LayerProducts]:
         for start in range(0, len(self.slopes), size):
