@@ -218,6 +218,7 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...], tolerance: floa
             "from the module in forward"
         )
     outputs = outputs.detach()
+    # Inputs are held for all later passes, so one that is written into spoils them in silence.
     for tensor, original in zip(given, inputs, strict=True):
         if not torch.equal(tensor.nan_to_num(), original.nan_to_num()):
             raise ValueError(

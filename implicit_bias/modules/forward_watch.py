@@ -52,6 +52,7 @@ def functions_used(
     def leave(part: nn.Module, given: object, outputs: object) -> None:
         watch.places.pop()
 
+    # Global hooks, as torch's own tracker of parts fails in a module that takes gradients.
     before = register_module_forward_pre_hook(enter)
     after = register_module_forward_hook(leave)
     with torch.set_grad_enabled(trained), before, after, watch:

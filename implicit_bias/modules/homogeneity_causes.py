@@ -76,7 +76,7 @@ def cause_of(gradients: Margins, far: float = 2.0**40) -> Cause:
             True,
         )
 
-    # --- a part that adds terms of several degrees
+    # --- a part that adds terms of several degrees: at a large scale the largest one is left
     at_large = gradients.at_scale(far, 0.0)
     leads = not (np.isnan(degree_in(at_large, gradients.shapes)) or directions(at_large))
     part = unscaled_part(gradients)
@@ -102,6 +102,7 @@ def _added_vectors(gradients: Margins) -> list[str]:
         return []
     needed = list[str]()
     for name in vectors:
+        # It is to blame if the module is not homogeneous with all vectors but this one at 0.
         others = [other for other in vectors if other != name]
         if not is_homogeneous_without(others):
             needed.append(name)

@@ -149,6 +149,7 @@ class KinkSearch:
         parameters = len(best.combination)
         if best.gap <= self.radius or parameters > self.most_parameters or deadline.passed:
             return best.gap
+        # --- the samples that count, with gradients at theta and at points drawn around it
         near = self._near(best)
         tangent = near.program
         points = [tangent.theta]
@@ -158,8 +159,11 @@ class KinkSearch:
             bends = bends or _bend(near, point, factor) > self.smooth * self.radius
             points.append(point)
             factors.append(factor)
+        # Where gradients are smooth, those nearby say nothing that those at theta do not.
         if not bends:
             return best.gap
+
+        # --- the tangent program with a row a pair and point, from the multipliers at theta
         pieces = Pieces(tangent.gradients, points, np.stack(factors))
         margins = np.tile(tangent.margins, len(points))
         weights = np.append(near.weights, np.zeros(len(margins) - len(near.weights)))

@@ -92,6 +92,7 @@ def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margi
         There is no limit, or it jumps, or a parameter is of degree 0 in it.
     """
     search = LimitSearch()
+    # --- the limit here, and where no term vanishes
     here = search.limit(gradients)
     if degree is None:
         generic = gradients.restricted(gradients.shapes, drawn_like(gradients.theta))
@@ -213,6 +214,7 @@ class JumpSearch:
             with torch.no_grad():
                 return leading.outputs_at(leading.flat({**theta, name: moved}), *inputs)
 
+        # The interval of the largest change, cut until the change is small or the interval is.
         low = 0.0
         length = 1.0
         at_low = outputs(0.0)

@@ -69,8 +69,8 @@ def differentiated() -> Iterator[None]:
     except RuntimeError as error:  # all that torch's own functions raise here
         raise ValueError(
             f"the module cannot be differentiated as is needed here ({error}): its forward pass "
-            "must be made of functions of torch that have second derivatives, without full "
-            "backward hooks, sparse gradients, EmbeddingBag, and branches on the data"
+            "must be made of functions of torch that have second derivatives, without sparse "
+            "gradients, EmbeddingBag, and branches on the data"
         ) from error
 
 
@@ -250,6 +250,7 @@ class Margins:
         """J' lambda, shape (P,), without J."""
         table = torch.tensor(weights, device=theta.device).reshape(len(self.combinations), -1)
         leaf = theta.detach().requires_grad_()
+        # Block by block, so that the graph of one block of samples exists at a time.
         total = torch.zeros_like(leaf)
         with differentiated(), torch.enable_grad():
             for rows in self._blocks():
@@ -267,11 +268,13 @@ class Margins:
         with differentiated(), torch.enable_grad():
             for rows in self._blocks():
                 margins = self._margins(rows, leaf)
+                # At lambda = 0 as well as anywhere else.
                 weights = torch.zeros_like(margins).requires_grad_()
                 transpose = _derivative((weights * margins).sum(), leaf, create_graph=True)
                 parts.append(_derivative((transpose * direction).sum(), weights))
         found = torch.cat(parts).reshape(-1)
-        if not found.isfinite().all():  # at 0 second derivatives of a root are not
+        # At 0 second derivatives of a root are not finite: the rows of J take none.
+        if not found.isfinite().all():
             places = torch.arange(len(found), device=theta.device)
             found = torch.cat([rows @ direction for rows in self._rows(theta, places)])
         return found.cpu().numpy()
@@ -338,6 +341,7 @@ class Margins:
             others = chosen
         scale = scale or {}
         m = len(chosen)
+        # One forward pass for the chosen pairs and the others together: their products meet.
         places = torch.tensor(np.append(chosen, others), device=theta.device)
         products = self._layer_products(theta, places)
         rest = {name: scale.get(name, 1.0) for name in self.shapes if name not in products}
@@ -366,6 +370,7 @@ class Margins:
 
     def _gradients(self, theta: Tensor, places: Tensor, scales: Mapping[str, float]) -> Tensor:
         """Gradients (m, P') of some margins in the parameters that have scales, times these."""
+        # Differentiated in some parameters, the others are constants of a sample's margin.
         parameters = self.parameters(theta)
         point = {name: parameters.pop(name) for name in scales}
 

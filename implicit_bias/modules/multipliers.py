@@ -218,7 +218,8 @@ class MultiplierSearch:
             weights = np.zeros(len(pairs))
             weights[chosen] = np.maximum(solution.alpha, 0.0)
 
-            # --- bounds for all pairs
+            # --- bounds for all pairs: any weights prove a lower one; w has to be feasible for all,
+            # so what it misses the constraints by lengthens it
             found = tangent.judge(weights)
             w = held.direction(solution, found)
             slopes = tangent.slopes(w)

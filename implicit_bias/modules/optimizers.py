@@ -123,6 +123,7 @@ def geometry_of(optimizer: object, module: nn.Module) -> Geometry:
         inner[step.name] = step.norm
         rates[step.name] = step.first_rate * step.scale
         changes.append(step.rate / step.first_rate)
+    # A schedule that is the same for all tensors keeps the ratios of their rates.
     if not math.isclose(max(changes), min(changes), rel_tol=1e-6, abs_tol=0.0):
         raise OptimizerError(
             "the rates of the tensors follow different schedules, so they have no ratio in the "

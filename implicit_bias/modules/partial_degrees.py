@@ -30,6 +30,7 @@ def degree_in(gradients: Margins, names: Collection[str], at_0: Collection[str] 
             else:
                 scaled[name] = scale * part if name in names else part
         outputs.append(gradients.outputs(gradients.flat(scaled)))
+    # f(2 theta) = 2^L f(theta) and f(theta) = 2^L f(theta / 2), with one L for all outputs.
     down, original, up = outputs
     factor = np.abs(up).max() / np.abs(original).max()
     missed = max(deviation_of(factor * original, up), deviation_of(factor * down, original))

@@ -38,7 +38,7 @@ StepNorm: TypeAlias = Literal["l2", "linf", "spectral"]
 StepScale: TypeAlias = Callable[[Mapping[str, Any], torch.Size], float]
 
 
-# The norm of each tensor, by the optimizer's class.
+# The norm in which full batches go to the maximum margin, by the optimizer's class.
 LIMIT_NORMS = dict[str, str]()
 for _limit in OPTIMIZER_LIMITS.values():
     for _class in _limit.classes:

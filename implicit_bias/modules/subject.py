@@ -273,6 +273,11 @@ class Subject:
         return float(self.margins.min())
 
     @property
+    def separates(self) -> bool:
+        """Whether all margins are positive, and finite."""
+        return self.min_margin > 0 and bool(np.isfinite(self.margins).all())
+
+    @property
     def error(self) -> float:
         """Share of the samples on the wrong side; nan where an output is not finite."""
         if not math.isfinite(self.min_margin):
@@ -309,8 +314,9 @@ class Subject:
             A margin is not positive.
         """
         smallest = self.min_margin
-        if not (smallest > 0 and np.isfinite(self.margins).all()):
+        if not self.separates:
             raise SeparationError(self._why_not_separating())
+        # q(theta / c) = q(theta) / c^L is 1 at the smallest margin for c = q^(1 / L).
         scale = float(np.float64(smallest) ** (1.0 / self.degree))
         if not 0.0 < scale < math.inf:
             raise homogeneity.HomogeneityError(
@@ -356,8 +362,7 @@ class Subject:
         seconds: float = multipliers.MultiplierSearch.seconds,
     ) -> float:
         """Relative KKT gap; nan where a margin is not positive, or not finite."""
-        try:
-            program = self.at_margin_1(norm)
-        except SeparationError:
+        if not self.separates:
             return math.nan
+        program = self.at_margin_1(norm)
         return multipliers.best_multipliers(program, seconds=seconds, deadline=deadline).gap

@@ -107,6 +107,7 @@ class TangentProgram:
         scale = 0.0
         if size > 0:
             lower = self.degree * float(weights.sum()) / size
+            # (1) is least over multiples of lambda where ||v||_*^2 = L sum(lambda).
             scale = lower / size
         return Multipliers(
             program=self,

@@ -5,6 +5,7 @@ modes, hooks, attributes, and the global state of torch.
 """
 
 import itertools
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -172,13 +173,11 @@ FUNCTIONS: dict[str, Callable[[nn.Module, Any, Any], object]] = {
 
 
 def is_refused(function: str, name: str, dtype: torch.dtype) -> bool:
-    """Whether a module is not homogeneous, or not twice differentiable, or its training too coarse.
+    """Whether a module is not homogeneous, or its training too coarse.
 
     The norm of a batch depends on all samples, and the gates of a recurrent network do not scale.
     """
     if name in ("batch norm", "recurrent"):
-        return True
-    if name == "backward hooks" and function != "train_to_limit":
         return True
     return function in TRAINING and dtype == torch.float32
 
@@ -261,6 +260,37 @@ def test_a_module_is_left_as_it_is(function: str, name: str, dtype: torch.dtype)
             refused = True
     module(inputs).sum().backward()
     assert refused == is_refused(function, name, dtype)
+
+
+class Aliased(nn.Module):
+    """Calls its parts through a list and a method; holds what has no copy, and what a pass left."""
+
+    def __init__(self, first: nn.Module, last: nn.Module) -> None:
+        super().__init__()
+        self.first, self.last = first, last
+        self.order = [first, nn.ReLU(), last]
+        self.compute = self.through_all
+        self.lock = threading.Lock()
+        self.left = 2.0 * next(last.parameters())
+
+    def through_all(self, x: Tensor) -> Tensor:
+        """Call one after the other."""
+        for part in self.order:
+            x = part(x)
+        return x
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 1)."""
+        return self.compute(x)
+
+
+def test_parts_by_other_names_are_measured_as_parts() -> None:
+    plain, inputs, labels = built("buffers", torch.float64, training=False)
+    module = Aliased(plain.get_submodule("0"), plain.get_submodule("2"))
+    expected = ib.diagnose(plain, inputs, labels)
+    with unchanged(module):
+        found = ib.diagnose(module, inputs, labels)
+    assert (found.gap, found.degree) == pytest.approx((expected.gap, expected.degree))
 
 
 @pytest.mark.parametrize("network", [RELU, GLN_OF_THREE], ids=["ReLU", "GLN"])
