@@ -7,7 +7,7 @@ what is known not to scale (`homogeneity`).
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -109,25 +109,39 @@ def unscaled_part(gradients: Margins) -> str | None:
     Of parts within each other it is the innermost one: a block that adds terms of two degrees, say,
     and not the network of blocks. None where that is the module itself.
     """
-    once = _tensors_of_parts(gradients, 1.0)
-    twice = _tensors_of_parts(gradients, 2.0)
-    for (name, *tensors), (_, *doubled) in zip(once, twice, strict=False):
-        scale = [_scales(*pair) for pair in zip(tensors, doubled, strict=False)]
-        if name and all(scale[1:]) and not scale[0]:
-            return name
+    once = _calls_of_parts(gradients, 1.0)
+    twice = _calls_of_parts(gradients, 2.0)
+    for call, doubled in zip(once, twice, strict=False):
+        pairs = zip(call.given, doubled.given, strict=False)
+        inputs_scale = all(_scales(*pair) for pair in pairs)
+        if call.part and inputs_scale and not _scales(call.result, doubled.result):
+            return call.part
     return None
 
 
-def _tensors_of_parts(gradients: Margins, scale: float) -> list[tuple[Any, ...]]:
-    """Name, outputs and inputs of each part, in the order in which a pass is done with them."""
+class _Call(NamedTuple):
+    """What a part of a module was given, and what it made of it."""
+
+    part: str
+    given: list[Tensor]
+    result: Tensor
+
+
+def _calls_of_parts(gradients: Margins, scale: float) -> list[_Call]:
+    """Return the calls of all parts at scaled parameters, in the order in which they end."""
     names = {part: name for name, part in gradients.module.named_modules()}
-    found = list[tuple[Any, ...]]()
+    found = list[_Call]()
 
     def leave(part: nn.Module, given: tuple[Any, ...], outputs: Any) -> None:
-        first = outputs[0] if isinstance(outputs, tuple) else outputs
-        tensors = [value for value in (first, *given) if isinstance(value, Tensor)]
-        # Copies, as the pass may write into what it is done with.
-        found.append((names.get(part, ""), *(tensor.detach().clone() for tensor in tensors)))
+        result = outputs[0] if isinstance(outputs, tuple) else outputs
+        if not isinstance(result, Tensor):
+            return
+        # Copies, as the pass may write into what it is done with. Indices and masks do not scale.
+        inputs = list[Tensor]()
+        for value in given:
+            if isinstance(value, Tensor) and value.is_floating_point():
+                inputs.append(value.detach().clone())
+        found.append(_Call(names.get(part, ""), inputs, result.detach().clone()))
 
     with torch.no_grad(), register_module_forward_hook(leave):
         _outputs_of_few(gradients, scale)
