@@ -71,13 +71,7 @@ def check(
     """
     check_flag(leading, "leading")
     not_held = left_out(module, optimizer)
-    trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
-    # What the optimizer does not hold is a constant, in which nothing need be homogeneous.
-    homogeneous = None
-    if not leading:
-        homogeneous = trained.keys() - set(not_held)
-    with offering_leading():
-        gradients = margins_of(module, inputs, labels, norms=norms, homogeneous=homogeneous)
+    gradients = margins_of(module, inputs, labels, norms=norms)
     # What is measured in another way than it was trained.
     findings = list[Finding]()
     dropping = list[str]()

@@ -192,7 +192,7 @@ def diagnose(
     limit = limit_of(module, asked, optimizer)
     with (
         one_thread_if_small(module, inputs),
-        evaluating(module) as modes,
+        evaluating(module) as (module, modes),
         _offering_box(optimizer),
     ):
         # 1. Checks, each once: all that follows measures this subject.

@@ -115,13 +115,13 @@ class Recorder:
         self.norms = {norm.name: norm for norm in found}
         if not found or len(self.norms) < len(found):
             raise ValueError(f"norms must name at least one, and none twice, got {asked}")
-        with one_thread_if_small(self.module, inputs), evaluating(self.module):
+        with one_thread_if_small(self.module, inputs), evaluating(self.module) as (copied, _):
             # The loop may write into what it passes.
             own = copy.deepcopy(as_arguments(inputs, self.module))
             optimizers = [one for norm in asked for one in each_of(norm)]
             # A loop that trains has its module in training mode, so modes are no news.
             self.subject, findings = check(
-                self.module, own, labels, {}, optimizers, norms=found, leading=leading
+                copied, own, labels, {}, optimizers, norms=found, leading=leading
             )
         warn(findings, stacklevel=2)
         self.rows: list[dict[str, float]] = []
@@ -163,10 +163,10 @@ class Recorder:
         started = time.perf_counter()
         with (
             one_thread_if_small(self.module, self.subject.gradients.inputs),
-            evaluating(as_module(self.module)),
+            evaluating(as_module(self.module)) as (copied, _),
         ):
             # The module was checked at the start. Now only its parameters are read again.
-            subject = self.subject.reread()
+            subject = self.subject.reread(copied)
             row = {"step": step, "min_margin": subject.min_margin, "error": subject.error}
             if self.leading:
                 row["rest"] = subject.rest

@@ -215,7 +215,7 @@ def which_norm(
         own = limit.norm.name
         geometries.setdefault(own, limit.norm)
     references = _as_references(reference)
-    with one_thread_if_small(module, inputs), evaluating(module) as modes:
+    with one_thread_if_small(module, inputs), evaluating(module) as (module, modes):
         # The module is checked; of a reference, whose inputs are the same, its margins are.
         subject, doubts = check(
             module, inputs, labels, modes, optimizer, norms=geometries.values(), leading=leading

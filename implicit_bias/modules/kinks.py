@@ -40,9 +40,6 @@ from implicit_bias.modules import multipliers
 from implicit_bias.modules.layer_products import LayerProducts
 from implicit_bias.modules.margins import Margins, joined
 
-# Largest relative change of a weight.
-RADIUS = 1e-3
-
 
 class Pieces(Margins):
     """Gradients of the same margins at several points, as rows of one J: point by point.
@@ -129,8 +126,6 @@ class KinkSearch:
         A sample takes part if a constraint of it has less than this times L in the best direction.
     smallest_weight : float
         Share of the largest weight from which on a sample has a multiplier.
-    known : float
-        To what the gap is to be known: the points are drawn.
     seconds : float
         Time for the search.
     share_of_drawing : float
@@ -140,12 +135,11 @@ class KinkSearch:
         Parameters up to which rows of the working set are held.
     """
 
-    radius: float = RADIUS
+    radius: float = 1e-3
     draws: int = 16
     smooth: float = 10.0
     slack: float = 1.25
     smallest_weight: float = 1e-9
-    known: float = 1e-2
     seconds: float = 3.0
     share_of_drawing: float = 0.25
     most_parameters: int = 2**17
@@ -155,6 +149,7 @@ class KinkSearch:
         parameters = len(best.combination)
         if best.gap <= self.radius or parameters > self.most_parameters or deadline.passed:
             return best.gap
+        # --- the samples that count, with gradients at theta and at points drawn around it
         near = self._near(best)
         tangent = near.program
         points = [tangent.theta]
@@ -164,8 +159,11 @@ class KinkSearch:
             bends = bends or _bend(near, point, factor) > self.smooth * self.radius
             points.append(point)
             factors.append(factor)
+        # Where gradients are smooth, those nearby say nothing that those at theta do not.
         if not bends:
             return best.gap
+
+        # --- the tangent program with a row a pair and point, from the multipliers at theta
         pieces = Pieces(tangent.gradients, points, np.stack(factors))
         margins = np.tile(tangent.margins, len(points))
         weights = np.append(near.weights, np.zeros(len(margins) - len(near.weights)))
@@ -174,7 +172,6 @@ class KinkSearch:
             seconds=self.seconds,
             starts=[weights],
             deadline=deadline.within(self.seconds),
-            known=self.known,
         )
         return min(best.gap, found.gap)
 
