@@ -19,6 +19,7 @@ from implicit_bias.modules.optimizers import left_out
 from implicit_bias.modules.subject import (
     Subject,
     margins_of,
+    named,
     offering_leading,
     without_gradient,
 )
@@ -77,9 +78,10 @@ def check(
     dropping = list[str]()
     training = list[str]()
     for name, part in module.named_modules():
-        if isinstance(part, _DropoutNd):
+        drops = _dropout_rate(part) > 0.0
+        if drops:
             dropping.append(name)
-        if modes.get(part, False) and isinstance(part, (_DropoutNd, _BatchNorm)):
+        if modes.get(part, False) and (drops or isinstance(part, _BatchNorm)):
             training.append(name)
     if training:
         findings.append(Finding(Code.TRAINING_MODE, names=tuple(training)))
@@ -97,6 +99,15 @@ def check(
     return subject, findings
 
 
+def _dropout_rate(part: nn.Module) -> float:
+    """Share of the activations that a part drops in training; 0 of parts that drop none."""
+    if isinstance(part, _DropoutNd):
+        return part.p
+    if isinstance(part, (nn.MultiheadAttention, nn.RNNBase)):
+        return part.dropout
+    return 0.0
+
+
 def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]:
     """Say what a measurement of a module is about, where that is less than obvious."""
     gradients = subject.gradients
@@ -107,6 +118,10 @@ def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]
             code = Code.LEADING_PART
         about = {"degree": subject.degree, "norm": norm.name}
         yield Finding(code, subject.rest, details=about)
+        wrong = subject.itself.wrong
+        if len(wrong):
+            samples = {"samples": named(wrong)}
+            yield Finding(Code.MODULE_MISCLASSIFIES, float(len(wrong)), details=samples)
         # What vanishes from the leading part alone, as upper biases do, has no direction.
         still -= set(without_gradient(gradients))
     if still:

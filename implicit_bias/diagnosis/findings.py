@@ -106,6 +106,7 @@ class Code(StrEnum):
     AT_OPTIMUM = "at-optimum", Kind.DETAIL
     ABOVE_OPTIMUM = "above-optimum", Kind.DETAIL
     DEAD_UNITS = "dead-units", Kind.DETAIL
+    MODULE_MISCLASSIFIES = "module-misclassifies", Kind.DETAIL
     DEGREE_0 = "degree-0", Kind.DETAIL
     LOSS_NOT_CHECKED = "loss-not-checked", Kind.CAVEAT
     TRAINING_MODE = "training-mode", Kind.CAVEAT

@@ -186,6 +186,18 @@ def _product(at: Point) -> Tensor | None:
         if part.ndim < 2:
             part = part.reshape(1, -1)
         matrices.append(part.flatten(1))
+    return _chained(at, matrices)
+
+
+def _transposed_product(at: Point) -> Tensor | None:
+    """W_L' ... W_1' of matrices that are stored as (in, out), as in x @ A @ B."""
+    if any(part.ndim != 2 for part in at.parts):
+        return None
+    return _chained(at, [part.T for part in at.parts])
+
+
+def _chained(at: Point, matrices: list[Tensor]) -> Tensor | None:
+    """Multiply matrices, the first one on the right, if they lead from D features to K outputs."""
     product = matrices[0]
     if product.shape[1] != at.D or len(matrices[-1]) != at.K:
         return None
@@ -224,6 +236,7 @@ BetaOf: TypeAlias = Callable[[Point], Tensor | None]
 # Predictors that are linear in x, by the names of the table above.
 FAMILIES: tuple[tuple[str, BetaOf], ...] = (
     ("deep linear", _product),
+    ("deep linear", _transposed_product),
     ("diagonal", _difference_of_squares),
     ("diagonal", _entrywise_product),
 )

@@ -11,11 +11,13 @@ outputs on which the smallest margin q = min_k (s_y - s_k) (or y s with one outp
 Cross-entropy passes at any temperature and with any number of classes. Mean squared error and label
 smoothing fail (1), a polynomial fails (2), and per-class sigmoids (one against the rest) fail (3).
 
-**In logarithms.** The loss is read at margins that are powers of 2, as far out as it has digits:
-cross-entropy computed from outputs s is exactly 0 in float64 from c q = 37 on. The tail is judged
-by the fall of log l from .99 q to 1.01 q, which is .02 f'(q) q, at the last such margin and at a
-quarter of it. It grows fourfold in between for an exponential tail, twofold for exp(-sqrt q), and
-not at all for a power. A function that has negative values is taken for the logarithm of a loss.
+**In logarithms.** The tail is judged by the fall of log l from .99 q to 1.01 q, which is
+.02 f'(q) q, at the last margin at which the loss has digits and at a quarter of it. It grows
+fourfold in between for an exponential tail, twofold for exp(-sqrt q), and not at all for a power.
+Where the digits end depends on how a loss is computed: cross-entropy of outputs s is exactly 0 in
+float64 from c q = 37 on, in float32 from 17 on, and (1 + q)^-20 has all its digits at q = 10^6. So
+a fall counts where the falls over its halves and beside it agree. A function that has negative
+values is taken for the logarithm of a loss.
 
 Source: Lyu and Li (2020), appendix A, (B3); `training.losses` for losses given by their logarithm.
 """
@@ -28,6 +30,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -107,7 +110,7 @@ class Tail:
     logarithm : bool
         Whether it is the logarithm of a loss.
     fall : callable
-        Margin to the fall of the logarithm of the loss around it.
+        Margin to the fall of the logarithm of the loss around it, nan where that has no digits.
     """
 
     margin: float
@@ -124,15 +127,20 @@ class TailTest:
     Attributes
     ----------
     least_power, most_power : int
-        Margins that are looked at are powers of 2, from the first up to below the last.
-    digits : float
-        A loss has digits where it is above this fraction of its value at margin 0.
+        Margins that are looked at are between these powers of 2.
+    steps : int
+        Margins between neighbouring powers of 2 at which the last digits are looked for.
+    agree : float
+        A loss has digits where falls between neighbouring places agree up to this factor.
     reached : float
         A loss that is 0 right after a value above this fraction has a finite minimiser, as a hinge.
     tail_growth : float
         f'(q) q grows by this factor at least over a fourfold margin where a tail is exponential.
+    compared : float
+        Falls along several rays are compared at this fraction of the last margin of which all have
+        digits: there rounding is of no account.
     same_rate : float
-        Falls along several rays are the same if they differ by less than this fraction.
+        They are the same if they differ by less than this fraction.
     rounding : float
         What rounding changes in a loss of outputs of size q, relative to q.
     loss_rounding : float
@@ -149,9 +157,11 @@ class TailTest:
 
     least_power: int = -20
     most_power: int = 27
-    digits: float = 1e-12
+    steps: int = 4
+    agree: float = 1.5
     reached: float = 1e-3
     tail_growth: float = 1.5
+    compared: float = 0.75
     same_rate: float = 0.1
     rounding: float = 1e-13
     loss_rounding: float = 1e-9
@@ -199,9 +209,8 @@ class TailTest:
             return Code.NO_EXPONENTIAL_TAIL
         if not all(tail.exponential for tail in tails):
             return Code.OTHER_MARGIN
-        # (3): on each ray the loss falls at the same rate, at the last margin of which all have
-        # digits.
-        margin = min(tail.margin for tail in tails)
+        # (3): on each ray the loss falls at the same rate, where all have digits.
+        margin = self.compared * min(tail.margin for tail in tails)
         falls = [tail.fall(margin) for tail in tails]
         if max(falls) <= (1.0 + self.same_rate) * min(falls):
             return None
@@ -232,7 +241,14 @@ class TailTest:
             return -math.inf
 
         def fall(q: float) -> float:
-            return log_loss(0.99 * q) - log_loss(1.01 * q)
+            """Fall of the logarithm from .99 q to 1.01 q; nan where rounding makes some of it."""
+            logs = [log_loss(place * q) for place in (0.98, 0.99, 1.0, 1.01, 1.02)]
+            if not math.isfinite(sum(logs)):
+                return math.nan
+            falls = [before - after for before, after in pairwise(logs)]
+            if not 0.0 < max(falls) <= self.agree * min(falls):
+                return math.nan
+            return falls[1] + falls[2]
 
         # (1): the loss must not rise, but for rounding.
         lowest = math.inf
@@ -243,23 +259,28 @@ class TailTest:
                 rises = rises or loss > lowest + rounding
                 lowest = min(lowest, loss)
 
-        # (1), too: it must not reach its infimum; and the last margin at which it has digits.
-        start = log_loss(0.0)
-        last = 0.0
-        before = start
+        # (1), too: it must not reach its infimum.
+        before = log_loss(0.0)
+        high = before + math.log(self.reached)
         for q in margins[1:]:
-            there = log_loss(1.01 * q)
-            if there == -math.inf and before > start + math.log(self.reached):
-                rises = True
-            if math.isfinite(there) and there > start + math.log(self.digits):
-                last = q
+            there = log_loss(q)
+            rises = rises or (there == -math.inf and before > high)
             before = there
 
+        if rises:
+            return Tail(0.0, True, False, logarithm, fall)
+
+        # The last margin at which it has digits.
+        last = 0.0
+        for step in range(self.steps * self.most_power, self.steps * self.least_power, -1):
+            q = 2.0 ** (step / self.steps)
+            if fall(q) > 0.0:
+                last = q
+                break
+
         # (2): growth of f'(q) q over the last fourfold margin with digits.
-        exponential = False
-        if last and not rises:
-            exponential = 0.0 < self.tail_growth * fall(last / 4.0) <= fall(last)
-        return Tail(last, rises, exponential, logarithm, fall)
+        exponential = last > 0.0 and fall(last) >= self.tail_growth * fall(last / 4.0) > 0.0
+        return Tail(last, False, exponential, logarithm, fall)
 
 
 def _rays_by_target(loss: Loss, classes: int | None) -> Iterator[tuple[Targets, list[Ray]]]:

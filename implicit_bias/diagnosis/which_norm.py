@@ -280,9 +280,12 @@ def _reference(margins: Margins, subject: Subject) -> Subject:
     )
     if found.min_margin > 0:
         return found
+    where = ""
+    if found.itself.min_margin > 0:
+        where = " in its leading part"
     raise SeparationError(
-        f"the reference has samples on the wrong side (smallest margin {found.min_margin:.3g}), so "
-        "it has no gap: pass a later state of its training"
+        f"the reference has samples on the wrong side{where} (smallest margin "
+        f"{found.min_margin:.3g}), so it has no gap: pass a later state of its training"
     )
 
 

@@ -266,6 +266,7 @@ def _as_argument(given: object) -> Tensor | Array:
         if given.layout != torch.strided:
             raise ValueError("inputs must be dense, but are sparse: pass inputs.to_dense()")
         return given
+    validation.check_not_masked(given, "inputs")
     array = np.asarray(given)
     if array.dtype.kind in "biuf":
         return array
@@ -281,10 +282,14 @@ def labels_as_array(labels: ArrayLike | Tensor) -> NDArray[Any]:
     ValueError
         Rows of several entries; what is no number.
     """
+    validation.check_not_masked(labels, "labels")
     # As float64, for numpy knows no bfloat16.
     array = np.asarray(double(labels).cpu() if isinstance(labels, Tensor) else labels)
     if array.dtype.kind not in "biuf":
-        raise ValueError("labels must be numbers, one a sample, and none missing")
+        raise ValueError(
+            "labels must be numbers, one a sample, and none missing: number the classes, as "
+            "np.unique(labels, return_inverse=True)[1] does"
+        )
     if array.ndim == 2 and array.shape[1] == 1:
         return array[:, 0]
     validation.check_one_each(array, "labels")

@@ -126,6 +126,8 @@ class KinkSearch:
         A sample takes part if a constraint of it has less than this times L in the best direction.
     smallest_weight : float
         Share of the largest weight from which on a sample has a multiplier.
+    known : float
+        To what the gap is to be known, or to a tenth of itself: the points are drawn.
     seconds : float
         Time for the search.
     share_of_drawing : float
@@ -140,6 +142,7 @@ class KinkSearch:
     smooth: float = 10.0
     slack: float = 1.25
     smallest_weight: float = 1e-9
+    known: float = 1e-2
     seconds: float = 3.0
     share_of_drawing: float = 0.25
     most_parameters: int = 2**17
@@ -167,11 +170,11 @@ class KinkSearch:
         pieces = Pieces(tangent.gradients, points, np.stack(factors))
         margins = np.tile(tangent.margins, len(points))
         weights = np.append(near.weights, np.zeros(len(margins) - len(near.weights)))
-        found = multipliers.best_multipliers(
+        search = multipliers.MultiplierSearch(seconds=self.seconds, known=self.known, exact=False)
+        found = search.best(
             replace(tangent, gradients=pieces, margins=margins),
-            seconds=self.seconds,
-            starts=[weights],
-            deadline=deadline.within(self.seconds),
+            [weights],
+            deadline.within(self.seconds),
         )
         return min(best.gap, found.gap)
 

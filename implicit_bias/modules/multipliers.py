@@ -78,7 +78,7 @@ class MultiplierSearch:
     passes : float
         With less time than this many passes through the module take nothing is searched for.
     known : float
-        To what the level method finds the gap.
+        To what the level method finds the gap, and working sets that are not ``exact``.
     known_share, least_known : float
         It is to be known to this share of itself where that is less, but not to less than the last.
     first_pairs : int
@@ -91,8 +91,12 @@ class MultiplierSearch:
     clear_slack, clear_weight : float
         A pair leaves the working set where its constraint has a slack of more than this share of L,
         and its multiplier is below this share of the mean one, as long as the bound rises.
+    exact : bool
+        Whether working sets are exchanged until both bounds agree, or until the gap is known.
     broken : float
         A constraint counts as broken where it is missed by more than this share.
+    rough : float
+        The same where the search is not ``exact``, as a share of what the gap is to be known to.
     program_share : float
         Relative gap to which the problem of a working set is solved, over ``broken``.
     agree : float
@@ -120,7 +124,9 @@ class MultiplierSearch:
     rows_of_a_pair: int = 2
     clear_slack: float = 0.3
     clear_weight: float = 0.1
+    exact: bool = True
     broken: float = 1e-9
+    rough: float = 0.1
     program_share: float = 0.1
     agree: float = 1e-6
     exact_share: float = 0.5
@@ -207,14 +213,14 @@ class MultiplierSearch:
 
         ones = np.zeros(len(pairs))
         ones[joining] = 1.0
-        best = replace(tangent.judge(ones), lower=0.0)
-        below = degree * (1.0 - self.broken)
+        best = replace(tangent.judge(ones), lower=0.0, method="stopped")
+        broken = self.broken
         while True:
             began = time.perf_counter()
             # --- the problem of the working set
             held.exchange(chosen, stays, joining)
             chosen = np.append(chosen[stays], joining)
-            solution = held.solved(self.program_share * self.broken, deadline)
+            solution = held.solved(self.program_share * broken, deadline)
             weights = np.zeros(len(pairs))
             weights[chosen] = np.maximum(solution.alpha, 0.0)
 
@@ -227,7 +233,13 @@ class MultiplierSearch:
             best = best.raised(found)
             best = tangent.with_direction(best, w, slopes)
 
+            if not self.exact:
+                if self._is_known(best):
+                    return best
+                broken = self.rough * self._asked(best)
+
             # --- who joins
+            below = degree * (1.0 - broken)
             of_set = slopes[chosen]
             slopes[chosen] = np.inf
             count = self.rows_of_a_pair * len(np.unique(pairs[slopes < below]))
@@ -237,8 +249,8 @@ class MultiplierSearch:
             separated = np.isfinite(solution.certificate.upper)
             late = not deadline.allows(time.perf_counter() - began)
             if count <= 0 or late or not separated:
-                agree = best.upper <= (1.0 + self.agree) * best.lower
-                return replace(best, method="exact" if agree else "stopped")
+                agree = best.upper <= (1.0 + max(2.0 * broken, self.agree)) * best.lower
+                return replace(best, method="exact") if agree else best
 
             # --- who stays
             heavy = weights[chosen] > self.clear_weight * weights[chosen].mean()
@@ -258,10 +270,13 @@ class MultiplierSearch:
             return None
         return _Rows(tangent, norm, most, self.rows_at_a_time, deadline, conic=conic)
 
+    def _asked(self, found: Multipliers) -> float:
+        """To what the gap is to be known."""
+        return max(min(self.known, self.known_share * found.gap), self.least_known)
+
     def _is_known(self, found: Multipliers) -> bool:
         """Whether the bounds on the gap are near enough."""
-        asked = max(min(self.known, self.known_share * found.gap), self.least_known)
-        return found.gap - found.gap_lower <= asked
+        return found.gap - found.gap_lower <= self._asked(found)
 
 
 def best_multipliers(

@@ -89,12 +89,20 @@ def margins_of(
     classes = _classes(evaluate.check_outputs(module, tensors), labels)
     gradients = Margins(module, tensors, labels, classes)
     if not np.isfinite(gradients.outputs(gradients.theta)).all():
+        # The cause is in the inputs, in the weights, or in what the module makes of them.
         for tensor in tensors:
             as_finite(cast(Any, tensor), "an input of the module", tensor.ndim)
+        weights = gradients.parameters(gradients.theta).items()
+        broken = [name for name, weight in weights if not weight.isfinite().all()]
+        if broken:
+            raise ValueError(
+                f"weights are NaN or infinite in {homogeneity.listed(broken)}, so the training "
+                "diverged: go back to a state before that, and train at a smaller rate, with an "
+                "eps of at least 1e-19 in single precision and in Muon"
+            )
         raise ValueError(
-            "the module's outputs contain NaN or infinity: if its weights do, too, the training "
-            "diverged: go back to a state before that, and train at a smaller rate; else start "
-            "from smaller weights"
+            "the module's outputs contain NaN or infinity, though its trained weights are "
+            "finite: start from smaller weights"
         )
     for norm in norms:
         check_parts(norm, gradients.shapes)

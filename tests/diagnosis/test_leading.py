@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from diagnosis import asking
 from diagnosis.asking import finding
 from example_modules import Computed, drawn, known, linear, own_labels, seeded
 from implicit_bias.diagnosis import Code
+from implicit_bias.diagnosis.layers import LayerBounds
 from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.subject import SeparationError
 from implicit_bias.norms.tensors import as_parameter_norm
@@ -73,6 +75,12 @@ def attention() -> nn.Module:
     return Computed(scored, scores=linear(D), last=nn.Linear(D, 1))
 
 
+def normalised() -> nn.Module:
+    """Build a normalisation without a name, of outputs of length nearly 1."""
+    by_hand = Computed(lambda _, x: x / (x.square().sum(dim=1, keepdim=True) + 1e-3).sqrt())
+    return nn.Sequential(nn.Linear(D, H), by_hand, nn.Linear(H, 1))
+
+
 def quiet(module: nn.Module, labels: Any, **options: Any) -> ib.Diagnosis:
     return asking.quiet(module, X, labels, **options)
 
@@ -82,6 +90,7 @@ BUILDS: dict[str, Callable[..., nn.Module]] = {
     "residual": residual,
     "LoRA, classes": partial(lora, outputs=3),
     "residual, GELU": partial(residual, gate=F.gelu),
+    "residual, softplus": partial(residual, gate=F.softplus),
 }
 
 
@@ -102,7 +111,13 @@ def trained(module: nn.Module, labels: Any, steps: range) -> nn.Module:
 
 @pytest.mark.every(5)
 @pytest.mark.parametrize("name", BUILDS)
-def test_gaps_are_those_of_the_leading_part_written_by_hand(name: str) -> None:
+def test_gaps_are_those_of_the_leading_part_written_by_hand(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Out of time a bound of a layer is known to a thousandth only, so that a busy machine would
+    # decide what is compared.
+    diagnosing = import_module("implicit_bias.diagnosis.diagnose")
+    monkeypatch.setattr(diagnosing, "LayerBounds", partial(LayerBounds, seconds=60.0))
     module, by_hand = (seeded(BUILDS[name](whole=whole), 5) for whole in (True, False))
     labels = own_labels(by_hand, X)
     for norm in NORMS:
@@ -120,8 +135,7 @@ def test_gaps_are_those_of_the_leading_part_written_by_hand(name: str) -> None:
         layers = {layer.name: layer for layer in found.layers}
         for layer in expected.layers:
             same = layers[layer.name]
-            # Either bound is certified to 1e-6 of itself.
-            bounds = pytest.approx((layer.lower, layer.norm), rel=1e-5, nan_ok=True)
+            bounds = pytest.approx((layer.lower, layer.norm), rel=1e-6, nan_ok=True)
             assert (same.lower, same.norm) == bounds
         assert known(found.rest) > 0
         code = Code.LEADING_PART if norm == "l2" else Code.LEADING_PART_WITHOUT_THEOREM
@@ -133,7 +147,7 @@ def test_gaps_and_the_rest_fall_as_training_goes_on() -> None:
     module, by_hand = (seeded(lora(whole=whole, gate=nn.Identity()), 1) for whole in (True, False))
     labels = own_labels(by_hand, X)
     nn.init.zeros_(module.get_parameter("B"))
-    with pytest.raises(SeparationError, match="degree 2, is 0"):
+    with pytest.raises(SeparationError, match="its leading part"):
         ib.diagnose(module, X, labels, leading=True)
     recorder = ib.Recorder(module, X, labels, "l2", leading=True)
     recorder.record(0)
@@ -173,8 +187,18 @@ def test_samples_that_the_leading_part_alone_misclassifies_are_named() -> None:
     right = copy.deepcopy(module)
     with torch.no_grad():
         right.get_parameter("2.weight").abs_()
-    with pytest.raises(SeparationError, match="the reference"):
+    with pytest.raises(SeparationError, match="the reference.*its leading part"):
         ib.which_norm(right, X, np.ones(N), reference=module, norms=["l2"], leading=True)
+
+
+def test_samples_that_the_module_alone_misclassifies_are_named() -> None:
+    module = seeded(biased(), 2)
+    nn.init.zeros_(module.get_parameter("2.bias"))
+    labels = own_labels(module, X)
+    nn.init.constant_(module.get_parameter("2.bias"), 100.0)
+    found = quiet(module, labels, leading=True)
+    assert finding(found, Code.MODULE_MISCLASSIFIES).value > 0
+    assert known(found.rest) > 1
 
 
 def scalars(function: Callable[..., Tensor], **values: float) -> nn.Module:
@@ -192,6 +216,17 @@ def test_a_sample_at_which_the_leading_part_is_0_has_no_margin_in_it() -> None:
     assert ib.diagnose(module, inputs[:1], [1], leading=True).min_margin == pytest.approx(6.0)
     row = ib.Recorder(module, inputs, own_labels(module, inputs), "l2", leading=True).record()
     assert (row["min_margin"], row["error"]) == (0.0, 0.5)
+
+
+def test_what_jumps_at_random_parameters_of_less_degree_is_no_jump_of_the_leading_part() -> None:
+    """There (1.5, -0.3, -2.2, 0.6, -1.1) the first unit is off, and the second is as it is on."""
+    module = scalars(
+        lambda m, x: m.last * (m.bias + m.inner * (m.first * x).relu()).relu() + m.upper,
+        **{"upper": 0.01, "first": 2.0, "inner": 3.0, "bias": 0.01, "last": 1.0},
+    )
+    found = ib.diagnose(module, torch.ones(1, 1, dtype=torch.float64), [1], leading=True)
+    assert found.degree == 3.0
+    assert found.min_margin == pytest.approx(6.0)
 
 
 @pytest.mark.slow
@@ -222,8 +257,10 @@ def test_training_to_the_limit_reaches_that_of_the_leading_part() -> None:
     [
         (attention(), "softmax.*'scores.weight'"),
         (nn.Sequential(nn.Linear(D, H), nn.LayerNorm(H), nn.Linear(H, 1)), "layer_norm.*'1'"),
+        (normalised(), "degree 0 in '0.weight'"),
+        (nn.Sequential(nn.Linear(D, H), nn.Tanh(), nn.Linear(H, 1)), "tanh.*'0.weight'"),
     ],
-    ids=["softmax", "layer norm"],
+    ids=["softmax", "layer norm", "own normalisation", "tanh"],
 )
 def test_limits_that_jump_are_refused_by_name(module: nn.Module, match: str) -> None:
     seeded(module, 1)
@@ -231,9 +268,27 @@ def test_limits_that_jump_are_refused_by_name(module: nn.Module, match: str) -> 
         ib.diagnose(module, X, own_labels(module, X), leading=True)
 
 
-def test_what_is_cut_off_above_is_not_homogeneous() -> None:
+@pytest.mark.parametrize(("leading", "said"), [(False, "far larger"), (True, "no limit")])
+def test_what_is_cut_off_above_is_not_homogeneous_and_has_no_leading_part(
+    leading: bool, said: str
+) -> None:
     """Although it scales where it is, and twice as far."""
     module = Computed(lambda m, x: m.last(x).clamp(-1e6, 1e6), last=linear(D))
     labels = own_labels(seeded(module, 1), X)
-    with pytest.raises(HomogeneityError, match="far larger"):
-        ib.diagnose(module, X, labels)
+    with pytest.raises(HomogeneityError, match=said):
+        ib.diagnose(module, X, labels, leading=leading)
+
+
+@pytest.mark.parametrize("layers", [5, 30])
+def test_what_overflows_far_above_is_not_refused(layers: int) -> None:
+    """In float32 within the module, or in float64 by its depth."""
+    dtype = torch.float32 if layers == 5 else torch.float64
+
+    def product(m: Any, x: Tensor) -> Any:
+        hidden = m.first(x).to(dtype)
+        for n in range(layers - 1):
+            hidden = hidden * m.factors[n].to(dtype)
+        return hidden.to(x.dtype)
+
+    module = seeded(Computed(product, first=linear(D), factors=torch.ones(layers - 1)), 1)
+    assert quiet(module, own_labels(module, X)).degree == pytest.approx(layers)

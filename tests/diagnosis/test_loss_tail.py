@@ -43,7 +43,7 @@ def hinge(p: int) -> Loss:
     return of_margin(lambda q: (1 - q).relu() ** p)
 
 
-@pytest.mark.parametrize("classes", [2, 1000])
+@pytest.mark.parametrize("classes", [2, 10, 1000])
 @pytest.mark.parametrize("temperature", [1e-3, 0.07, 1.0, 1e4])
 def test_cross_entropy_passes_at_any_temperature(temperature: float, classes: int) -> None:
     assert JUDGE(tempered(temperature, F.cross_entropy), classes).refusal is None
@@ -61,6 +61,9 @@ def test_cross_entropy_passes_at_any_temperature(temperature: float, classes: in
         (lambda s, y: F.cross_entropy(s, y) + 0.5, 3),
         (lambda s, y: F.cross_entropy(s + PRIORS, y), 5),
         (lambda s, y: F.cross_entropy(64 * s - 22 * F.one_hot(y, 5), y), 5),
+        (lambda s, y: F.cross_entropy(s.float(), y), 10),
+        (lambda s, y: F.cross_entropy(s, y).float(), 10),
+        (lambda s, y: F.binary_cross_entropy_with_logits(s.float(), y.float()), None),
         (lambda s, y: -torch.softmax(s, 1)[0, y[0]].log(), 5),
         (lambda s, y: torch.exp(s - s.gather(1, y[:, None])).sum(), 5),
         (focal, 5),
@@ -77,7 +80,7 @@ def test_losses_whose_training_maximises_the_margin_pass(loss: Any, classes: int
 @pytest.mark.parametrize(
     ("loss", "classes", "reason"),
     [
-        *((powered(p), None, Code.NO_EXPONENTIAL_TAIL) for p in (0.1, 1.0, 5.0)),
+        *((powered(p), None, Code.NO_EXPONENTIAL_TAIL) for p in (0.1, 1.0, 5.0, 20.0, 50.0)),
         *((nn.MSELoss(), classes, Code.FINITE_MINIMISER) for classes in (None, 3)),
         (nn.HuberLoss(), None, Code.FINITE_MINIMISER),
         *((nn.MultiMarginLoss(p=p), 3, Code.FINITE_MINIMISER) for p in (1, 2)),

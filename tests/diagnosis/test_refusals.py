@@ -103,6 +103,11 @@ NOT_HOMOGENEOUS: dict[str, tuple[Callable[[], nn.Module], str, bool]] = {
     "inner bias": (lambda: stacked(linear(H, H), nn.Linear(H, H)), r"'2\.bias'", True),
     "layer norm": (lambda: stacked(nn.LayerNorm(H)), r"layer_norm in '1'", False),
     "GELU": (lambda: stacked(nn.GELU()), r"gelu in '1'", True),
+    "softmax": (
+        lambda: nn.Sequential(linear(D, 3), nn.Softmax(dim=1)),
+        "softmax in '1': where it makes the outputs, return.*logits",
+        False,
+    ),
     "tanh": (lambda: stacked(nn.Tanh()), r"tanh in '1'", False),
     "transformer": (transformer, r"'encoder\.layers\.0\.self_attn'", False),
     "attention": (attention, r"attention.*softmax", False),
@@ -171,6 +176,12 @@ def dead() -> nn.Module:
     return module
 
 
+def diverged() -> nn.Module:
+    module = relu()
+    nn.init.constant_(module.get_parameter("2.weight"), torch.nan)
+    return module
+
+
 def wrong_on_two() -> Any:
     labels = own_labels(relu(outputs=3), FEW)
     labels[[3, 7]] = (labels[[3, 7]] + 1) % 3
@@ -183,6 +194,11 @@ def wrong_on_two() -> Any:
         (lambda: computed(lambda f, x: f(x)[:, None]), FEW, ONES, ValueError, "flatten"),
         (relu, FEW, np.arange(12) % 2, ValueError, "labels"),
         (relu, FEW.where(FEW < FEW.max(), np.nan), ONES, ValueError, r"\(\d+, \d+\)"),
+        (relu, np.ma.masked_array(FEW.numpy(), FEW.numpy() < 0), ONES, ValueError, "masked"),
+        (relu, FEW, np.ma.masked_array(ONES, ONES > 0), ValueError, "masked"),
+        (lambda: relu(outputs=2), FEW, np.array(["no", "yes"] * 6), ValueError, "return_inverse"),
+        (lambda: relu(outputs=2), FEW, 2 * (np.arange(12) % 2) - 1, ValueError, "0 .. 1"),
+        (diverged, FEW, ONES, ValueError, "'2.weight'.*diverged"),
         (lambda: relu(outputs=3), FEW, wrong_on_two(), ib.SeparationError, "samples 3, 7"),
         (dead, FEW, ONES, ib.SeparationError, "margins"),
         (
