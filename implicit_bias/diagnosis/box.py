@@ -311,6 +311,8 @@ def box_of(
         return box_gap(
             gradients.module, gradients.inputs, labels, optimizer=optimizer, loss=own_loss
         )
+    except torch.OutOfMemoryError:
+        raise
     except (ValueError, TypeError, RuntimeError, IndexError):
         # The loss is the user's own, and may take other targets; steps may not be known.
         return None

@@ -48,6 +48,26 @@ def test_the_truth_table_of_favoured(ours: GapBounds) -> None:
         assert row.favoured is favoured_by_definition(row), row
 
 
+@pytest.mark.parametrize(
+    ("factor", "spread", "rose", "fell"),
+    [
+        (1.1, math.nan, True, False),
+        (1.0999, math.nan, False, False),
+        (1.2, 1.2, False, False),
+        (1.2001, 1.2, True, False),
+        (1 / 1.0999, math.nan, False, False),
+        (1 / 1.1001, math.nan, False, True),
+        (0.8, 1.25, False, False),
+        (0.8, 1.2, False, True),
+    ],
+)
+def test_a_factor_counts_from_1_1_on_and_above_the_spread(
+    factor: float, spread: float, rose: bool, fell: bool
+) -> None:
+    row = NormRow("l2", MIDDLE, factor, MIDDLE, 1.0, spread)
+    assert (row.rose, row.fell) == (rose, fell)
+
+
 def beside(
     norm: str, gap: float, factor: float, theirs: float, *, width: float = 0.0, spread: float = 1.0
 ) -> NormRow:
