@@ -24,7 +24,6 @@ from implicit_bias.kernels.gradient_gram import (
     gaussian_weights,
     infinite_gram,
 )
-from implicit_bias.modules.stationarity import stationarity
 from implicit_bias.networks import ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts, NoGates, UnitGates
 from implicit_bias.solvers import choose_solver
@@ -226,7 +225,6 @@ REFUSED: dict[str, Callable[[], object]] = {
     "more classes than any memory": lambda: ReLUNetwork(D, [4], classes=2**63),
     "size of a split": lambda: split(make_toy("blobs", 20), SERIES),
     "constant": lambda: make_toy("blobs", append_constant=SERIES),
-    "degree": lambda: stationarity(MODULE, (X,), SIGNS, degree=1e308),
     "norms": lambda: ib.Recorder(MODULE, X, SIGNS, cast(Any, torch.tensor(2.0))),
     "leading": lambda: ib.Recorder(MODULE, X, SIGNS, leading=SERIES),
     "precision": lambda: UnitGates(np.ones((1, D)), np.zeros(1), single_precision=SERIES).gates(X),

@@ -165,7 +165,7 @@ class Trainee:
             outputs = outputs_of(self.module, samples_of(self.inputs, rows))
             log_losses = self.loss.log_loss(soft_margins(outputs, self.labels[rows]))
             log_S = torch.logsumexp(log_losses, dim=0)
-            with differentiated(self.module):
+            with differentiated():
                 parts = torch.autograd.grad(log_S - log_n, list(self.parameters.values()))
             log_S = log_S.detach()
             # Both gradients are weighted by their fractions of the sum, neither of which overflows.
@@ -334,20 +334,19 @@ def as_trainee(
     if not _is_double(trained):
         name_of_module = "module.double()"
     call = f"call `train_to_limit({name_of_module}, inputs, labels, leading=True)`"
-    homogeneous = None if leading else trained
-    with evaluate.undisturbed(module), offering_leading(call):
-        gradients = margins_of(module, first, array[: evaluate.PROBES], homogeneous=homogeneous)
+    with evaluate.undisturbed(module) as copied, offering_leading(call):
+        gradients = margins_of(copied, first, array[: evaluate.PROBES])
         if gradients.classes is None:
             y = as_labels(array, len(array))
         else:
             y, _ = as_class_labels(array, len(array), gradients.classes)
         # --- theta: a parameter without a gradient (a gate's weights) is constant, no part of it
-        values = evaluate.values_of(module)
+        values = evaluate.values_of(copied)
         leaves = [values[name].requires_grad_() for name in trained]
-        total = evaluate.evaluate(module, values, first).sum()
+        total = evaluate.evaluate(copied, values, first).sum()
         if not total.requires_grad:
             raise ValueError(NOTHING_TRAINED)
-        with differentiated(module):
+        with differentiated():
             slopes = torch.autograd.grad(total, leaves, allow_unused=True)
         reached = dict[str, nn.Parameter]()
         for (name, w), slope in zip(trained.items(), slopes, strict=True):
