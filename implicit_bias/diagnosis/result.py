@@ -187,6 +187,7 @@ class Diagnosis:
         """
         standing = self._standing()
         arrived = standing.code is Code.KKT_POINT
+        predictor = self._of_predictor()
         important = list[Finding]()
         others = list[Finding]()
         for check in self.checks:
@@ -199,8 +200,12 @@ class Diagnosis:
             # question is whether the KKT point is the optimum.
             important = [check for check in important if check.code.kind is not Kind.OBSTACLE]
             others = [check for check in others if check.code.kind is not Kind.RATE]
-            important += self._beyond_the_kkt_point()
-        return (standing, *important, *self._details(), *others)
+            if self.escape is not None and self.escape.claimed:
+                important.append(Finding(Code.ONE_MORE_UNIT, self.escape.saving))
+        if any(check.code.kind is Kind.OTHER_LIMIT for check in important):
+            # The optimum is of a problem that this training does not solve.
+            return (standing, *important, *predictor, *self._details(), *others)
+        return (standing, *predictor, *important, *self._details(), *others)
 
     def _standing(self) -> Finding:
         """Say how near the module is to a KKT point, of which norm."""
@@ -225,10 +230,8 @@ class Diagnosis:
             return Finding(Code.PERHAPS_NEAR, gap, details=bounds)
         return Finding(Code.FAR, gap, details=bounds)
 
-    def _beyond_the_kkt_point(self) -> list[Finding]:
-        """Say whether the KKT point is the optimum, as far as that is known."""
-        if self.escape is not None and self.escape.claimed:
-            return [Finding(Code.ONE_MORE_UNIT, self.escape.saving)]
+    def _of_predictor(self) -> list[Finding]:
+        """Say how far the predictor is above the certified optimum of its own norm, if known."""
         space = self.function_space
         if space is None or math.isnan(space.excess):
             return []
@@ -271,10 +274,15 @@ class Diagnosis:
 
     @property
     def verdict(self) -> str:
-        """Three lines at most: where the module is, what matters most of it, what to do."""
+        """Three lines at most: where the module is, what matters most of it, what to do.
+
+        The first line is about the predictor where its own norm has a certified optimum.
+        """
         standing, *others = self.findings
         lines = [standing.found]
-        if others and others[0].code.kind is not Kind.RATE:
+        if others and others[0].code in (Code.AT_OPTIMUM, Code.ABOVE_OPTIMUM):
+            lines = [others[0].found, standing.found]
+        elif others and others[0].code.kind is not Kind.RATE:
             lines.append(others[0].found)
         cures = [self.advice, *(finding.cure for finding in others[:2])]
         lines += list(filter(None, cures))[:1]

@@ -16,8 +16,10 @@ from diagnosis.test_diagnose import classes
 from example_modules import of, own_labels
 from implicit_bias import Diagnosis, diagnose, max_margin, solve
 from implicit_bias.base.wording import percent_bounds
+from implicit_bias.bounds.certificate import Certificate
 from implicit_bias.diagnosis import Code, Finding
 from implicit_bias.diagnosis.escape import Escape
+from implicit_bias.diagnosis.function_space import FunctionSpace
 
 
 @cache
@@ -91,6 +93,23 @@ def test_a_verdict_is_three_lines_where_the_module_is_what_matters_and_what_to_d
     unit = replace(arrived, checks=(), escape=Escape(2.0, claimed=True, saving=0.25))
     assert unit.findings[1] == Finding(Code.ONE_MORE_UNIT, 0.25)
     assert all(len(str(each).splitlines()) <= 3 for each in (found, held, arrived, unit))
+
+
+def test_the_first_line_is_about_the_predictor_where_its_norm_has_an_optimum() -> None:
+    """Unless the training has another limit, whose optimum it is not."""
+    bounds = Certificate(lower=1.0, upper=1.0, gap=0.0, min_margin=1.0, dual_norms=np.ones(1))
+    space = FunctionSpace("deep linear", "nuclear", 1.25, bounds, "")
+    found = replace(measured(), function_space=space)
+    optimum = finding(found, Code.ABOVE_OPTIMUM)
+    assert optimum.value == 0.25
+    first, second, _ = found.verdict.splitlines()
+    assert (first, second) == (optimum.found, found.findings[0].found)
+    decay = Finding(Code.WEIGHT_DECAY, 0.5, details={"aim": "the loss over entries up to 2"})
+    held = replace(found, checks=(decay,))
+    assert held.verdict.splitlines()[:2] == [found.findings[0].found, decay.found]
+    assert codes(held)[:3] == [Code.FAR, Code.WEIGHT_DECAY, Code.ABOVE_OPTIMUM]
+    none = replace(found, function_space=replace(space, certificate=None, obstacle="too large"))
+    assert codes(none) == codes(measured())
 
 
 def test_the_geometry_of_sign_descent_is_recognised() -> None:
