@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,9 +35,7 @@ def compare(
     threshold: options.Threshold = RunConfig.threshold,
     seed: options.Seed = RunConfig.seed,
     C: options.C = RunConfig.C,
-    class_weight: options.ClassWeight = None,
     on_failure: options.OnFailure = RunConfig.on_failure,
-    soft_C: options.SoftC = RunConfig.soft_C,
     steps: options.Steps = RunConfig.steps,
     batch_size: options.BatchSize = RunConfig.batch_size,
     learning_rate: options.LearningRate = RunConfig.learning_rate,
@@ -81,15 +80,15 @@ def compare(
         compared = {name: fitted[name] for name in config.models}
         if to_limit:
             compared |= comparison_folder.train_further(config, loaded, bar)
-    option = " --to-limit" if to_limit else ""
-    comparison, page = comparison_folder.write_comparison(folder, config, loaded, compared, option)
+    command = shlex.join(["implicit-bias", *sys.argv[1:]])  # as it was typed
+    comparison, page = comparison_folder.write_comparison(folder, config, loaded, compared, command)
     print_comparison(comparison, page, config, as_json)
     if any(model.interrupted for model in comparison.models):
         raise typer.Exit(INTERRUPTED)
 
 
 def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_json: bool) -> None:
-    """Print the tables of a comparison, or one JSON object."""
+    """Print the numbers and the verdicts of a comparison, or one JSON object."""
     if as_json:
         output.print_json(
             {
@@ -100,22 +99,9 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
             }
         )
         return
-    from implicit_bias.comparison.verdict import WORDS
-    from implicit_bias.report.tables import tables
-    from implicit_bias.runs.command import train_on
-
-    for table in tables(comparison, comparison.classes.tolist()):
-        places = {column.key: place for place, column in enumerate(table.columns)}
-        keys = [key for key in WORDS["terminal"].get(table.caption, ()) if key in places]
-        if keys:
-            # Narrow headings, so that the numbers below them need not be broken.
-            headings = [fill(table.columns[places[key]].heading, 12) for key in keys]
-            rows = [[row[places[key]].text for key in keys] for row in table.rows]
-            output.print_table(*headings, rows=rows)
-        for note in table.short:
-            output.show(note)
-    commands = train_on(config, [model.name for model in comparison.models])
-    for conclusion in comparison.conclusions(commands):
+    headings, rows = comparison.short_table()
+    output.print_table(*headings, rows=rows)
+    for conclusion in comparison.conclusions():
         output.show(str(conclusion))
     output.show(f"Report: {page}")
     output.show(f"Predictions of each sample: {page.parent / 'predictions.csv'}")

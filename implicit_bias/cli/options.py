@@ -146,16 +146,6 @@ Seed = Annotated[int, _option("Architecture", "Seed of gates, weights and batche
 # --- hard and soft margins ---------------------------------------------------------------------
 
 C = Annotated[float, _option("Margin", "Weight of the hinge loss; inf is the hard margin.", "--C")]
-ClassWeight = Annotated[
-    Names | None,
-    _option(
-        "Margin",
-        "Weights of the classes in the hinge loss: balanced, which gives all classes the same sum, "
-        "or one for each class, such as spam=5,ham=1.",
-        parser=_names,
-        metavar="WEIGHTS",
-    ),
-]
 OnFailure = Annotated[
     str | None,
     _option(
@@ -165,15 +155,6 @@ OnFailure = Annotated[
         "built-in data set). One of: raise, warn, soft, drop.",
     ),
 ]
-SoftC = Annotated[
-    float | None,
-    _option(
-        "Margin",
-        "C of the soft margin that soft and drop solve (default: 100 / rms feature norm).",
-        "--soft-C",
-    ),
-]
-
 # --- training ----------------------------------------------------------------------------------
 
 Steps = Annotated[int, _option("Training", "Gradient steps.")]

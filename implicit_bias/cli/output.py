@@ -39,17 +39,6 @@ IN_PERCENT = (
 )
 # Bounds of which 0 and infinity say nothing: a table shows them as unknown.
 BOUNDS = ("lower", "upper", "gap", "excess")
-# What the measures of stationarity are, in a line below the table (`modules.stationarity`).
-MEANINGS = {
-    "residual": "||theta - J' lambda|| / ||theta||, at unit margin",
-    "slackness": "L sum_n lambda_n (q_n - 1) / ||theta||^2, complementary slackness",
-    "kkt_gap": "residual^2 + 2 slackness, 0 at KKT points only",
-    "kkt_gap_in_its_norm": "0 at KKT points of the max-margin problem in the limit norm only",
-    "epsilon": "||theta - J' lambda||",
-    "delta": "largest lambda_n (q_n - 1), with epsilon as in Lyu and Li (2020)",
-    "balance": "largest relative difference in norm between the two layers of a unit, 0 in the "
-    "limit",
-}
 
 
 def fail(message: str, status: int) -> NoReturn:
@@ -142,12 +131,9 @@ def print_table(*headings: str, rows: Iterable[Sequence[str]], title: str | None
 
 
 def print_values(name: str, title: str, values: Mapping[str, Any]) -> None:
-    """Print what is known of a model as a table, and what its measures of stationarity are."""
+    """Print what is known of a model as a table."""
     rows = ((_words(key), _cell(key, value)) for key, value in values.items())
     print_table("", name, rows=rows, title=title)
-    meanings = [f"{_words(key)}: {text}" for key, text in MEANINGS.items() if key in values]
-    if meanings:
-        show("; ".join(meanings) + ".")
 
 
 def print_json(values: Mapping[str, Any]) -> None:

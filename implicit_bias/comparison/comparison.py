@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.counts import CONFIDENCE, Count, PairedDifference
-from implicit_bias.base.wording import UNKNOWN, html_table, percent, percent_range, text_table
+from implicit_bias.base.wording import UNKNOWN, percent, percent_range, text_table
 from implicit_bias.comparison.models import Predicts
 from implicit_bias.comparison.results import ModelResult, PairResult, first_svm
-from implicit_bias.comparison.verdict import WORDS, Conclusion, Ranking, Standing, conclude
+from implicit_bias.comparison.verdict import Conclusion, Ranking, Standing, conclude
 from implicit_bias.datasets.labels import label_text
 from implicit_bias.estimators.base import dense
 from implicit_bias.problem import C_in_words
@@ -85,11 +83,7 @@ class Comparison:
 
     def __str__(self) -> str:
         headlines = [conclusion.headline for conclusion in self.conclusions()]
-        return "\n".join((text_table(*self._short_table()), "", *headlines))
-
-    def _repr_html_(self) -> str:
-        headlines = [f"<p>{escape(each.headline)}</p>" for each in self.conclusions()]
-        return html_table(*self._short_table()) + "".join(headlines)
+        return "\n".join((text_table(*self.short_table()), "", *headlines))
 
     def report(
         self, folder: str | Path, *, title: str | None = None, data_name: str = "own data"
@@ -155,18 +149,9 @@ class Comparison:
             return None
         import pandas as pd
 
-        # The same numbers in the same order are the same samples.
-        train: Any = self.train[0]
-        test: Any = self.X
-        if np.shape(train) != np.shape(test):
-            return True
-        # A missing value, nan, does not equal itself: two are the same sample nevertheless.
-        if sp.issparse(train) and sp.issparse(test):
-            both_missing = (train != train).multiply(test != test)
-            return bool((train != test).nnz > both_missing.nnz)
-        first = pd.Series(np.asarray(dense(train)).ravel())
-        second = pd.Series(np.asarray(dense(test)).ravel())
-        return not ((first == second) | (first.isna() & second.isna())).all()
+        # The same values in the same order are the same samples; a missing one equals itself.
+        given = pd.DataFrame(np.asarray(dense(self.train[0])))
+        return not given.equals(pd.DataFrame(np.asarray(dense(self.X))))
 
     # --- models and pairs ------------------------------------------------------------------------
 
@@ -256,30 +241,20 @@ class Comparison:
         """Whether the models are compared by their errors, and not only by their limits."""
         return self.own is not None or not any(model.history for model in self.models)
 
-    def conclusions(self, train_on: Mapping[str, str] | None = None) -> list[Conclusion]:
+    def conclusions(self) -> list[Conclusion]:
         """Return the verdict on each trained network, or one on all models by their errors.
 
         On data of the user's own that on all models comes first: which has the lowest error.
-
-        Parameters
-        ----------
-        train_on : mapping from name to command, optional
-            How to continue the training of the networks; by default as in Python.
         """
         conclusions = []
         if self.ranks_models:
             conclusions.append(conclude(self.ranking()))
         for model in self.models:
-            if not model.history:
-                continue
-            if train_on is None:
-                command = WORDS["commands"]["continue_training"].format(network=model.name)
-            else:
-                command = train_on.get(model.name, "")
-            conclusions.append(conclude(self.standing(model, command)))
+            if model.history:
+                conclusions.append(conclude(self.standing(model)))
         return conclusions
 
-    def standing(self, network: ModelResult, train_on: str = "") -> Standing:
+    def standing(self, network: ModelResult) -> Standing:
         """Gather what is known of a trained network beside its SVM, or one with a finite C."""
         facts = Standing(
             network=network.name,
@@ -290,7 +265,6 @@ class Comparison:
             trained_on_given=self.n_train > 0,
             inseparable=network.inseparable,
             gates_moved=network.gates_moved,
-            train_on=train_on,
         )
         if network.fitted is not None:
             facts = replace(
@@ -412,7 +386,7 @@ class Comparison:
         frame.insert(0, "model", names)
         return frame
 
-    def _short_table(self) -> tuple[list[str], list[list[str]]]:
+    def short_table(self) -> tuple[list[str], list[list[str]]]:
         """Return headings and rows of what matters first: excess over the optimum, and errors."""
         headings = ["model", "excess", "error", "wrong", f"{100 * CONFIDENCE:.0f} % interval"]
         return headings, [_short_row(model) for model in self.models]
@@ -431,21 +405,14 @@ def _short_row(model: ModelResult) -> list[str]:
     return [model.name, excess, percent(model.error, space=" "), str(model.count), interval]
 
 
-def _dead_units(network: ModelResult, svm: ModelResult) -> list[int | str]:
-    """Name the units of norm 0 in a network that its SVM uses.
+def _dead_units(network: ModelResult, svm: ModelResult) -> int:
+    """Count the units of norm 0 in a network that its SVM uses.
 
-    Not those that are merely small: they have a gradient, and may grow. Where each class has units
-    of its own, a unit is named by its number and its class.
+    Not those that are merely small: they have a gradient, and may grow.
     """
-    if network.margin is None:
-        return []
-    # With one group there is one norm for all units, which is 0 for the network of weights 0 only.
     solution = svm.known_margin.fitted.solution
     margin = network.margin
-    if solution is None or margin.units == 1:
-        return []
-    places = np.flatnonzero((margin.unit_norms == 0) & solution.active).tolist()
-    if margin.fitted.coef.ndim < 3:
-        return list(places)
-    units_per_class = margin.units // len(margin.fitted.coef)  # coef is (K, M, D), row-major
-    return [f"{place % units_per_class} of class {place // units_per_class}" for place in places]
+    # With one group there is one norm for all units, which is 0 for the network of weights 0 only.
+    if margin is None or solution is None or margin.units == 1:
+        return 0
+    return int(np.count_nonzero((margin.unit_norms == 0) & solution.active))

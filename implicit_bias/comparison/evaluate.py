@@ -1,8 +1,7 @@
 """Compare classifiers: errors, disagreement beyond chance, and how far each is from the limit.
 
-On the test samples: the error p of each model; for each pair the disagreement, the disagreement
-expected by chance of independent models with these errors p and q, their ratio, and Cohen's kappa.
-With K classes chance gives
+On the test samples: the error p of each model; for each pair the disagreement, and the disagreement
+expected by chance of independent models with these errors p and q. With K classes chance gives
 
     p (1 - q) + q (1 - p) + p q (K - 2) / (K - 1),
 
@@ -162,28 +161,13 @@ def _pair(first: ModelResult, second: ModelResult, n_classes: int) -> PairResult
     p = first.error
     q = second.error
     if np.isnan(p) or np.isnan(q):
-        return PairResult(first.name, second.name, np.nan, np.nan, np.nan, np.nan)
+        return PairResult(first.name, second.name, np.nan, np.nan)
     disagreement = float((first.predicted != second.predicted).mean())
     # One of two independent models is wrong, or both are, with different answers.
     by_chance = p * (1 - q) + q * (1 - p)
     if n_classes > 2:
         by_chance += p * q * (n_classes - 2) / (n_classes - 1)
-    ratio = np.nan
-    if by_chance > 0:
-        ratio = disagreement / by_chance
-    kappa = _kappa(first.predicted, second.predicted)
-    return PairResult(first.name, second.name, disagreement, by_chance, ratio, kappa)
-
-
-def _kappa(first: NDArray[Any], second: NDArray[Any]) -> float:
-    """Return Cohen's kappa; nan where both predict one same class throughout."""
-    from sklearn.metrics import cohen_kappa_score
-
-    first = first.astype(str)  # an undecided model has the class None, which does not sort
-    second = second.astype(str)
-    if len(np.unique([first, second])) == 1:
-        return np.nan
-    return float(cohen_kappa_score(first, second))
+    return PairResult(first.name, second.name, disagreement, by_chance)
 
 
 def _margin_results(

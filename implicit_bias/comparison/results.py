@@ -312,15 +312,9 @@ class PairResult:
         them has no predictor.
     by_chance : float
         Disagreement of independent models with these error rates; see `compare`.
-    ratio : float
-        disagreement / by_chance; nan where both models make no error.
-    kappa : float
-        Cohen's kappa of the predictions; nan where both predict one same class throughout.
     """
 
     first: str
     second: str
     disagreement: float
     by_chance: float
-    ratio: float
-    kappa: float

@@ -51,8 +51,6 @@ from implicit_bias.base.wording import number, percent, percent_range
 WORDS = table_of("comparison/words.toml")
 # Excess up to which a network counts as converged to its SVM.
 CLOSE = 0.01
-# Dead units that are named; of more the first ones and the number of all.
-MOST_NAMED = 6
 
 
 class Verdict(Enum):
@@ -149,8 +147,8 @@ class Standing:
         Whether the training samples were given.
     inseparable : bool
         Whether an SVM has proven that nothing separates the training samples.
-    dead : sequence of int or str
-        Units of norm 0 in the network that are active in the SVM.
+    dead : int
+        How many units that are active in the SVM have norm 0 in the network.
     gates_moved : bool
         Whether training changed any gate.
     relaxed : bool
@@ -160,8 +158,6 @@ class Standing:
     geometry : str
         The norm in which training is steepest descent, such as "l2" for gradient descent and
         "linf" for Adam or sign descent.
-    train_on : str
-        The command that continues training towards the limit; empty where there is none.
 
     Examples
     --------
@@ -180,12 +176,11 @@ class Standing:
     held_out: bool | None = True
     trained_on_given: bool = True
     inseparable: bool = False
-    dead: Sequence[int | str] = ()
+    dead: int = 0
     gates_moved: bool = False
     relaxed: bool = False
     local: bool = False
     geometry: str = "l2"
-    train_on: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -275,10 +270,10 @@ def conclude(facts: Standing | Ranking) -> Conclusion:
 
     Examples
     --------
-    >>> print(conclude(Standing(network="net", svm="svm", excess=1.36, train_on="train it")))
+    >>> print(conclude(Standing(network="net", svm="svm", excess=1.36)))
     net has not converged to its SVM: its norm at unit margin is 136 % above the certified minimum \
 (42 % of the maximum margin).
-    To continue training: train it
+    To train it to its limit: --to-limit (in Python train_to_limit).
     """
     words = WORDS["verdicts"][facts.verdict.value]
     found = words["found"]
@@ -316,16 +311,13 @@ def _values_of_standing(facts: Standing) -> dict[str, str]:
         "C": facts.soft,
         "geometry": facts.geometry,
         "samples": _samples(facts.held_out),
-        "command": facts.train_on,
         "train_wrong": "some",
-        "dead": ", ".join(map(str, facts.dead[:MOST_NAMED])),
+        "dead": str(facts.dead),
         "close": percent(CLOSE, space=" "),
     }
     # Without their count some are wrong all the same: the norm at unit margin is infinite.
     if facts.train_wrong is not None:
         values["train_wrong"] = str(facts.train_wrong)
-    if len(facts.dead) > MOST_NAMED:
-        values["dead"] += f", ... ({len(facts.dead)} in all)"
     if math.isfinite(facts.excess):
         values["excess"] = percent(facts.excess, space=" ")
         # The margin of the network over the maximum margin: 1 / norm over 1 / minimum.

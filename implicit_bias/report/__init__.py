@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from implicit_bias.report.figures.diagnosis import draw_diagnosis, draw_support
     from implicit_bias.report.figures.errors import overview
     from implicit_bias.report.figures.recorder import draw_recorder
-    from implicit_bias.report.page import report_on, write_limit, write_report
+    from implicit_bias.report.page import report_on, write_report
 
 # Where each of these names is: the import waits until a name is asked for.
 HOMES = {
@@ -22,7 +22,6 @@ HOMES = {
     "draw_support": "implicit_bias.report.figures.diagnosis",
     "overview": "implicit_bias.report.figures.errors",
     "report_on": "implicit_bias.report.page",
-    "write_limit": "implicit_bias.report.page",
     "write_report": "implicit_bias.report.page",
 }
 

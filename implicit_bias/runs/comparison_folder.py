@@ -13,12 +13,14 @@ from implicit_bias.datasets.table import Table, text_columns
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.report.page import WRITTEN, write_report
 from implicit_bias.report.words import names_of
-from implicit_bias.runs import command
-from implicit_bias.runs.beside_svm import fit_beside_svm
-from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig
+from implicit_bias.runs.beside_svm import LIMIT_SUFFIX, WANTED_STEPS, fit_beside_svm
+from implicit_bias.runs.configuration import ARCHITECTURE, DATA, MODEL_MEANINGS, RunConfig
 from implicit_bias.runs.data import Data, rows_left_out
 from implicit_bias.training.history import OnProgress
 from implicit_bias.training.limit import LimitConfig
+
+# Excess down to which the network of a comparison is trained further.
+WANTED_EXCESS = 0.01
 
 
 def free_folder(folder: Path) -> Path:
@@ -39,12 +41,12 @@ def train_further(
     """Continue the training of a comparison's GLN, if it has one, until it is near its SVM."""
     if "gd-gln" not in config.models:
         return {}
-    alone = RunConfig(models=("gd-gln",), **config.chosen(*command.LIMIT_FIELDS))
-    limit = LimitConfig(steps=command.WANTED_STEPS)
+    alone = RunConfig(models=("gd-gln",), **config.chosen(*DATA, *ARCHITECTURE, "device"))
+    limit = LimitConfig(steps=WANTED_STEPS)
     network, _ = fit_beside_svm(
-        alone, data, limit, until_excess=command.WANTED_EXCESS, on_progress=on_progress
+        alone, data, limit, until_excess=WANTED_EXCESS, on_progress=on_progress
     )
-    return {f"gd-gln{command.LIMIT_SUFFIX}": network}
+    return {f"gd-gln{LIMIT_SUFFIX}": network}
 
 
 def write_comparison(
@@ -52,11 +54,11 @@ def write_comparison(
     config: RunConfig,
     data: Data,
     models: Mapping[str, BinaryClassifier],
-    option: str = "",
+    command: str = "",
 ) -> tuple[Comparison, Path]:
     """Compare fitted models, write report and tables into the folder, and return the page, too.
 
-    ``option`` ends the command of the comparison.
+    ``command`` is what the user typed.
     """
     comparison = data.compare(models)
     intercept = "none"
@@ -80,8 +82,6 @@ def write_comparison(
         "tolerance": f"{config.tol:g} ({config.solver})",
         "versions": f"torch {torch.__version__}, numpy {np.__version__}",
     }
-    if config.class_weight is not None:
-        facts["class weights"] = f"{', '.join(config.class_weight)} (of the hinge loss)"
     stopped = [model for model in comparison.models if model.interrupted]
     if stopped:
         facts["interrupted"] = f"{names_of(stopped)}: not trained or solved to the end"
@@ -95,8 +95,7 @@ def write_comparison(
         train=data.parts.train,
         evaluation=data.parts.validation,
         facts=facts,
-        command=command.command_line("compare", config) + option,
-        train_on=command.train_on(config, models),
+        command=command,
         meanings=meanings,
     )
     return comparison, page

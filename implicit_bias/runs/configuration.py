@@ -80,9 +80,7 @@ class RunConfig:
 
     # Hard and soft margins of the SVMs.
     C: float = math.inf
-    class_weight: tuple[str, ...] | None = None
     on_failure: options.OnFailure | None = None  # "soft" for a table, "warn" for a built-in set
-    soft_C: float | None = None
 
     # Training of the networks. A batch size of None, or 0, is all samples.
     steps: int = 3200
@@ -114,7 +112,7 @@ class RunConfig:
             _check_text(getattr(self, name), name)
         for name in ("positive", "negative", "classes"):
             _check_list(getattr(self, name), name, (int, str))
-        for name in ("id", "models", "class_weight"):
+        for name in ("id", "models"):
             _check_list(getattr(self, name), name, (str,))
 
         own_table = self.data is not None
@@ -141,17 +139,13 @@ class RunConfig:
         check_count(self.seed, "seed", 0)
         check_number(self.C, "C", "(0, inf]")
         check_choice(self.on_failure, "on_failure", get_args(options.OnFailure))
-        if self.soft_C is not None:
-            check_number(self.soft_C, "soft_C", "(0, inf)")
         check_choice(self.solver, "solver", options.SOLVER_NAMES)
         Tolerances(gap=self.tol)
         rule: Any = "local" if "local-gln" in self.models else "gradient"
         TrainingConfig(rule=rule, **self.chosen(*TRAINING))
         # 0 and 0.0 are one value, but would be two in the text that a cell's key is a hash of.
-        for name in ("C", "soft_C", "learning_rate", "momentum", "tol"):
-            value = getattr(self, name)
-            if value is not None:
-                self._set(name, float(value))
+        for name in ("C", "learning_rate", "momentum", "tol"):
+            self._set(name, float(getattr(self, name)))
 
         if len(self.models) == 0 or len(set(self.models)) < len(self.models):
             raise ValueError(

@@ -21,7 +21,6 @@ import pytest
 import implicit_bias
 from example_modules import known
 from implicit_bias import ReLUClassifier, certify_network
-from implicit_bias.base.wording import number
 from implicit_bias.cli import main
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.problem import C_in_words
@@ -255,8 +254,6 @@ def test_data_that_are_not_separable_are_compared_by_errors(
     # The headline is an error, read against the commonest class; which SVM has which C is told.
     models = pd.read_csv(there.folder / "implicit-bias-report" / "models.csv").set_index("model")
     C = models["C"]["svm-gln"]
-    row = next(line for line in done.out.splitlines() if "optimal" in line)
-    assert row.split()[8] == number(C)
     assert f"(C = {C_in_words(C)})" in done.out
     assert "…" not in done.out, "a heading was cut"
     first = done.out.index("significantly lower error")
@@ -272,14 +269,13 @@ def test_data_that_are_not_separable_are_compared_by_errors(
 
 @pytest.mark.slow
 def test_compare_trains_on(shell: Shell) -> None:
-    """One report has the network as it was trained and near its limit, and advises no training."""
+    """One report has the network as it was trained, and near its limit."""
     done = shell.json("compare --units 4 --steps 50 --models gd-gln,svm-gln --to-limit")
     excess = {row["model"]: float(row["excess"]) for row in done["models"]}
     assert excess["gd-gln-limit"] <= 0.01 < excess["gd-gln"]
     folder = shell.folder / "implicit-bias-report"
     page = (folder / "report.html").read_text("utf-8")
     assert "--to-limit" in page
-    assert "To continue training" not in page
     assert "gd-gln-limit has converged to its SVM" in page
 
 
@@ -301,7 +297,7 @@ def test_train(shell: Shell) -> None:
     assert "gd-relu.joblib is kept" in second.err
     assert (shell.folder / "gd-relu-2.joblib").is_file()
     assert (shell.folder / "gd-relu.joblib").read_bytes() == before
-    assert "kkt gap: " in second.out
+    assert "kkt gap" in second.out
 
 
 GRID = """
@@ -371,8 +367,6 @@ def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
         ("compare --units 0", 2, "units must be at least 1"),
         ("compare --train-size 5000", 2, "at most 1438"),
         ("compare --positive 0,1 --negative 1,2", 2, "1 are both positive and negative"),
-        ("compare --dataset blobs --class-weight spam", 2, "class_weight is balanced"),
-        ("compare --dataset blobs --class-weight spam=2", 2, "no class is called 'spam'"),
         ("compare --data absent.csv", 1, "absent.csv"),
         ("train svm-gln", 2, "gd-gln"),
         ("train --out x.pt", 2, "x.joblib"),
@@ -386,9 +380,7 @@ def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
         ("sweep good.toml --backend dask", 2, "--address"),
         ("sweep good.toml --workers 2 --backend dask --address tcp://x:1", 2, "--workers"),
         ("train --norm linf", 2, "--to-limit"),
-        ("train --chunk 5", 2, "--to-limit"),
         ("train --to-limit --steps 5", 2, "--limit-steps"),
-        ("train --to-limit --chunk 0", 2, "chunk"),
         ("train --to-limit --optimizer sign", 2, "linf"),
         ("train --until-excess 0.1 --norm l1", 2, "stop_at_gap"),
         ("train gd-relu --until-excess 0.1", 2, "gap"),
@@ -474,13 +466,12 @@ def test_training_towards_the_limit_keeps_the_trained_model(shell: Shell) -> Non
     assert joblib.load(shell.folder / "gd-gln-limit.joblib").history()[-1].step == 20
     third = shell.json(f"{train} --limit-steps 5")
     assert third["file"] == "gd-gln-limit-2.joblib"
-    assert "gd-gln-limit-2-balance.png" in third["pictures"]
 
 
 @pytest.mark.slow
 def test_training_towards_the_limit_of_a_norm(shell: Shell) -> None:
     train = "train gd-gln --dataset blobs --train-size 40 --units 3"
-    found = shell.json(f"{train} --stop-at-gap 0.5 --norm linf --chunk 15")
+    found = shell.json(f"{train} --stop-at-gap 0.5 --norm linf")
     assert found["limit_norm"] == "linf"
     assert found["kkt_gap_in_its_norm"] <= 0.5
     assert found["planned_steps"] == 100_000 > found["steps"]
@@ -497,16 +488,9 @@ def test_train_until_excess(shell: Shell) -> None:
     short = shell.json(f"{goal} --limit-steps 20 --out short.joblib")
     assert (short["steps"], short["ending"]) == (20, Ending.STEPS.message)
     assert short["excess"] > 0.01
-    through = shell(f"{goal} --out sub/through.joblib")
-    assert "Picture: sub/through-excess.png" in through.out
     found = shell.json(goal)
     assert found["ending"] == Ending.REACHED.message
     assert 0.0 < found["excess"] <= 0.01
-    assert {Path(picture).name for picture in found["pictures"]} == {
-        f"gd-gln-limit-{name}.png"
-        for name in ("excess", "residual", "slackness", "min-margin", "balance")
-    }  # there is no disagreement to draw on data as easy as these
-    assert all((shell.folder / picture).is_file() for picture in found["pictures"])
 
 
 @pytest.mark.slow
@@ -517,9 +501,6 @@ def test_train_so_many_steps_towards_the_limit(shell: Shell) -> None:
     assert facts["excess"] is None
     assert 0.0 < facts["residual"] < 1.0
     assert facts["limit_norm"] == "l2"
-    names = {Path(picture).name for picture in facts["pictures"]}
-    assert "gd-relu-limit-residual.png" in names
-    assert "gd-relu-limit-excess.png" not in names
 
 
 def test_the_limit_of_an_optimizer_is_shown(shell: Shell) -> None:

@@ -11,10 +11,8 @@ from comparison.samples import TRAIN, compared, fitted_models
 from implicit_bias.base.counts import Count
 from implicit_bias.comparison import ModelResult, PairResult
 from implicit_bias.datasets import Dataset
-from implicit_bias.networks import Network
 from implicit_bias.report.figures.base import looks
 from implicit_bias.report.figures.errors import draw_disagreements, draw_errors, draw_excesses
-from implicit_bias.report.figures.limit import decay_exponent, limit_plots
 from implicit_bias.report.figures.margins import margin_histogram, margin_plots
 from implicit_bias.report.figures.plane import draw_regions, plane_plots
 from implicit_bias.report.figures.support import support_plots, support_vectors
@@ -31,9 +29,7 @@ from implicit_bias.report.style import (
     panel,
     style,
 )
-from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
 from report.written import Report
-from training.samples import X, Y, gln
 
 LOOK = Look(BLUE, "-", "o")
 
@@ -65,8 +61,8 @@ def test_errors_are_drawn_with_their_intervals() -> None:
 
 
 def test_disagreements_are_drawn_beside_chance() -> None:
-    known = PairResult("a", "b", 0.125, 0.5, ratio=0.25, kappa=0.75)
-    unknown = PairResult("a", "c", np.nan, np.nan, np.nan, np.nan)
+    known = PairResult("a", "b", 0.125, 0.5)
+    unknown = PairResult("a", "c", np.nan, np.nan)
     (ax,) = draw_disagreements([known, unknown]).axes
     assert drawn(ax, PURPLE)[0][0] == [12.5, 0.0]
     assert drawn(ax, BLACK)[0][0] == [50.0, 0.0]
@@ -207,51 +203,3 @@ def test_an_excess_that_no_logarithm_has_ends_within_its_picture(
         (plot,) = training_plots(comparison, looks(comparison))
         plot.figure.draw_without_rendering()
     assert float(plot.figure.axes[0].texts[0].get_position()[1]) == 0.0
-
-
-@pytest.fixture(scope="module")
-def result() -> LimitResult:
-    config = LimitConfig(steps=300)
-
-    def measure(network: Network) -> dict[str, float]:
-        return {"own": 1.0 / network.norm()}
-
-    return train_to_limit(gln(), X, Y, config, optimum=1e-3, measure=measure)
-
-
-def test_exponent_of_the_tail() -> None:
-    steps = np.geomspace(1, 1000, 31)
-    values = np.where(steps < 99, 7.0, 3.0 * steps**-1.5)
-    assert decay_exponent(steps.tolist(), values.tolist()) == pytest.approx(-1.5)
-    gaps = np.where(np.arange(31) % 3, values, 0.0)
-    assert decay_exponent(steps.tolist(), gaps.tolist()) == pytest.approx(-1.5)
-    assert np.isnan(decay_exponent([], []))
-    assert np.isnan(decay_exponent([1, 2, 3], [0.0, np.inf, 1.0]))
-
-
-@pytest.mark.slow
-def test_plots(result: LimitResult) -> None:
-    names = ("excess", "disagreement", "min_margin", "own")
-    with style():
-        plots = list(limit_plots("net", result, names))
-    # Without a reference there is no disagreement.
-    assert [plot.name for plot in plots] == ["excess", "min-margin", "own"]
-    frame = result.frame()
-    for plot, column in zip(plots, ("excess", "min_margin", "own"), strict=True):
-        (ax,) = plot.figure.axes
-        assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
-        plot.figure.draw_without_rendering()
-        ticks = [*ax.get_xticklabels(), *ax.get_yticklabels()]
-        texts = [tick.get_text().replace("\N{MINUS SIGN}", "-") for tick in ticks]
-        assert all(float(text or 1) > 0 for text in texts)  # plain numbers
-        (line,) = ax.get_lines()
-        shown = frame[(frame["step"] > 0) & (frame[column] > 0) & np.isfinite(frame[column])]
-        np.testing.assert_array_equal(line.get_xdata(), shown["step"])
-        np.testing.assert_array_equal(line.get_ydata(), shown[column])
-        rate = decay_exponent(frame["step"].tolist(), frame[column].tolist())
-        assert line.get_label() == f"net, ~ steps^{rate:.2g}"
-
-
-def test_a_history_without_positive_steps(result: LimitResult) -> None:
-    start = replace(result, history=result.history[:1])
-    assert not list(limit_plots("start", start, ["norm"]))
