@@ -109,9 +109,9 @@ class Comparison:
         FileExistsError
             The folder has files of these names that belong to no report.
         """
-        from implicit_bias import report
+        from implicit_bias.report.page import report_on
 
-        return report.report_on(self, folder, title=title, data_name=data_name)
+        return report_on(self, folder, title=title, data_name=data_name)
 
     def plot(self) -> Figure:
         """Draw errors with their intervals and, where known, the excess over the optimum.
@@ -121,9 +121,9 @@ class Comparison:
         matplotlib Figure
             Of this function's own; no window opens, and pyplot does not know it.
         """
-        from implicit_bias import report
+        from implicit_bias.report.figures.errors import overview
 
-        return report.overview(self)
+        return overview(self)
 
     # --- samples ---------------------------------------------------------------------------------
 

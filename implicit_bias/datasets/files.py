@@ -8,17 +8,18 @@ import gzip
 import hashlib
 import os
 import struct
-import tempfile
 import textwrap
 import zlib
 from collections.abc import Iterator
+from operator import methodcaller
 from pathlib import Path
-from types import ModuleType
 from typing import Literal, TypeAlias
+from urllib.request import urlopen
 
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_bias.base.atomic import write_atomically
 from implicit_bias.base.packaged import table_of
 from implicit_bias.base.validation import check_choice
 
@@ -77,27 +78,15 @@ def load_file(dataset: str, file: str) -> NDArray[np.uint8]:
     return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
 
 
-def _import_pooch() -> ModuleType:
-    try:
-        import pooch
-    except ImportError as error:
-        raise ImportError(
-            f"images are downloaded by pooch: pip install 'implicit-bias[images]', or set "
-            f"{DATA_VARIABLE} to a folder that has them"
-        ) from error
-    return pooch
-
-
 def _folders(dataset: str) -> Iterator[Path]:
     """Where the files of a data set are looked for, in this order; the last is the cache."""
     chosen = os.environ.get(DATA_VARIABLE)
     if chosen:
         yield Path(chosen).expanduser() / dataset
-    # Pooch knows the cache of an installed package; it is not needed for files that are found.
     if (CHECKOUT.parent / "pyproject.toml").is_file():
         yield CHECKOUT / dataset
     else:
-        yield Path(_import_pooch().os_cache("implicit_bias")) / dataset
+        yield Path.home() / ".cache" / "implicit_bias" / dataset
 
 
 def _find(dataset: str, file: str) -> Path | None:
@@ -110,20 +99,21 @@ def _find(dataset: str, file: str) -> Path | None:
 
 def _fetch(dataset: str, file: str, checksum: str) -> Path:
     """Download a file into the cache from the first mirror that gives it intact."""
-    fetch = _import_pooch().HTTPDownloader()
     *_, folder = _folders(dataset)
     failures: list[str] = []
     for mirror in KNOWN[dataset]["mirrors"]:
         url = f"{mirror}{file}.gz"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder) as partial:
-                path = Path(partial) / f"{file}.gz"
-                fetch(url, str(path), None)
-                _verified(path.read_bytes(), checksum)
-                return path.replace(folder / path.name)
-        except (OSError, ValueError) as error:  # of requests too: they derive from OSError
+            with urlopen(url, timeout=60) as answer:
+                raw = answer.read()
+            _verified(raw, checksum)
+        except (OSError, ValueError) as error:  # those of urllib derive from OSError
             failures.append(f"  {url}: {textwrap.shorten(str(error), 200)}")
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{file}.gz"
+        write_atomically(path, methodcaller("write_bytes", raw))
+        return path
     looked = "\n".join(f"  {place}: no such file" for place in _folders(dataset))
     raise DataError(
         f"{file} of {dataset} is missing. Looked in\n{looked}\nand tried to download\n"

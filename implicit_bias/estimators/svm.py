@@ -44,10 +44,6 @@ RAISE_DEMANDS = (
     "set a finite C for a soft margin without this warning, or on_failure='raise' for the hard "
     "margin or an error"
 )
-IGNORED_WEIGHTS = (
-    "class_weight changes nothing at the hard margin, which these samples have: it weights the "
-    "hinge loss of a finite C, such as C=0.1"
-)
 
 
 @runtime_checkable
@@ -146,7 +142,7 @@ class MarginSVC(base.BinaryClassifier, ABC):
         Raises
         ------
         ValueError
-            NaN, one class, parameters or weights out of range, a sparse X too large for an array.
+            NaN, one class, parameters or weights out of range.
         SolveError
             Not separable, or the tolerance was not reached, and ``on_failure="raise"``.
 
@@ -154,8 +150,6 @@ class MarginSVC(base.BinaryClassifier, ABC):
         -----
         NotSeparableWarning
             The samples have no hard margin.
-        UserWarning
-            They have one, which ``class_weight`` cannot change.
         """
         check_choice(self.on_failure, "on_failure", get_args(OnFailure))
         if self.fit_intercept is not None:
@@ -207,10 +201,6 @@ class MarginSVC(base.BinaryClassifier, ABC):
             warnings.warn(relaxed.message, ConvergenceWarning, stacklevel=2)
         elif relaxed.message:
             warnings.warn(f"{relaxed.message}; {cure}", base.NotSeparableWarning, stacklevel=2)
-        # alpha <= C times the weight of its sample: at C = inf no weight above 0 changes anything.
-        hard = separable and np.isinf(relaxed.C).all()
-        if hard and self.class_weight is not None and np.ptp(weights) > 0:
-            warnings.warn(IGNORED_WEIGHTS, UserWarning, stacklevel=2)
         return self
 
     @property
@@ -227,12 +217,6 @@ class MarginSVC(base.BinaryClassifier, ABC):
     def support_(self) -> NDArray[np.int64]:
         """Indices of the support vectors, shape (n_support,)."""
         return self.solution_.support
-
-    @property
-    def support_vectors_(self) -> Array:
-        """Inputs of the support vectors (n_support, D); of a hidden layer its activations."""
-        kept = np.delete(np.arange(len(self.solution_.alpha)), self.dropped_)
-        return self.solution_.problem.X[np.searchsorted(kept, self.support_)]
 
     @property
     def group_norms_(self) -> Array:

@@ -98,7 +98,6 @@ class RunConfig:
         from implicit_bias.base.validation import (
             check_choice,
             check_count,
-            check_flag,
             check_number,
         )
         from implicit_bias.solvers import Tolerances
@@ -108,12 +107,6 @@ class RunConfig:
         for name, value in [*vars(self).items()]:
             if isinstance(value, list):
                 self._set(name, tuple(value))
-        for name in ("data", "target", "device"):
-            _check_text(getattr(self, name), name)
-        for name in ("positive", "negative", "classes"):
-            _check_list(getattr(self, name), name, (int, str))
-        for name in ("id", "models"):
-            _check_list(getattr(self, name), name, (str,))
 
         own_table = self.data is not None
         if self.data is not None:
@@ -127,7 +120,6 @@ class RunConfig:
 
         check_choice(self.dataset, "dataset", options.DATASET_NAMES)
         check_choice(self.missing, "missing", get_args(options.Missing))
-        check_flag(self.standardize, "standardize")
         if self.train_size is not None:
             check_count(self.train_size, "train_size")
         check_count(self.split_seed, "split_seed", options.SMALLEST_SEED, options.LARGEST_SEED)
@@ -184,16 +176,3 @@ class RunConfig:
         if self.data is not None:
             del kept["dataset"]
         return kept
-
-
-def _check_text(value: object, name: str) -> None:
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"{name} must be text, got {value!r:.99}")
-
-
-def _check_list(value: object, name: str, kinds: tuple[type, ...]) -> None:
-    """Refuse what is no list of names (or of numbers of classes)."""
-    if value is None:
-        return
-    if not isinstance(value, tuple) or any(type(item) not in kinds for item in value):
-        raise TypeError(f"{name} must be a list of names, got {value!r:.99}: write a list")

@@ -75,20 +75,11 @@ def load_data(config: RunConfig) -> Data:
 
 
 def rows_left_out(table: Table) -> str:
-    """Say how many rows of a file are left out, and why; empty for none."""
-    reasons = []
-    if table.n_unlabelled:
-        # Pandas reads these words as no value, also where one of them is the name of a class.
-        reasons.append(
-            f"{_rows(table.n_unlabelled)} without a label (an empty field, NA, None or null)"
-        )
-    if table.n_incomplete:
-        reasons.append(f"{_rows(table.n_incomplete)} with another value missing")
-    if not reasons:
+    """Say how many rows of a file are left out; empty for none."""
+    if table.n_left_out == 0:
         return ""
-    left_out = table.n_unlabelled + table.n_incomplete
-    return f"{left_out} of {_rows(table.n_rows)}: {', '.join(reasons)}"
-
-
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count} rows"
+    # Pandas reads these words as no value, also where one of them is the name of a class.
+    return (
+        f"{table.n_left_out} of {table.n_rows} rows, which lack a label or another value (an empty "
+        "field, NA, None or null)"
+    )

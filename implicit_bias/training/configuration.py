@@ -20,16 +20,8 @@ from implicit_bias.base.options import NormName as NormName
 from implicit_bias.base.validation import check_choice, check_count, check_number, check_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import nn
-    from torch.optim import Optimizer
-
     from implicit_bias.norms.tensors import ParameterNorm
     from implicit_bias.training.losses import MarginLoss
-
-    # Makes an optimizer of the trained parameters, with the step size of the first update.
-    OptimizerFactory: TypeAlias = Callable[[list[nn.Parameter]], Optimizer]
 
 Rule: TypeAlias = Literal["gradient", "local"]
 
@@ -77,11 +69,9 @@ class TrainingConfig:
         the steps.
     momentum : float
         Heavy-ball momentum of sgd, sign and muon, in [0, 1); Adam and AdamW keep torch's own.
-    optimizer : {"sgd", "sign", "adam", "adamw", "muon"} or callable
+    optimizer : {"sgd", "sign", "adam", "adamw", "muon"}
         What makes a step of the gradient, see `training.optimizers`; each is biased towards the
-        maximum margin of a norm of its own. A callable makes a torch optimizer of the list of
-        parameters. Its step sizes are multiplied by ``decay``, too, and it has its own learning
-        rate and momentum: ``learning_rate`` and ``momentum`` are ignored.
+        maximum margin of a norm of its own.
     loss : {"logistic", "exponential", "cross-entropy"} or MarginLoss
         Loss of a margin, of many classes that of `margins.soft_margins`; the mean over the batch
         is minimised. The cross-entropy is the logistic loss.
@@ -113,7 +103,7 @@ class TrainingConfig:
     decay: float = 0.25
     decay_at: float = 0.5
     momentum: float = 0.0
-    optimizer: options.OptimizerName | OptimizerFactory = "sgd"
+    optimizer: options.OptimizerName = "sgd"
     loss: LossName | MarginLoss = "logistic"
     rule: Rule = "gradient"
     record: int | tuple[int, ...] = 50
@@ -129,8 +119,7 @@ class TrainingConfig:
         check_number(self.momentum, "momentum", "[0, 1)")
         check_seed(self.seed)
         check_choice(self.rule, "rule", get_args(Rule))
-        if not callable(self.optimizer):
-            check_choice(self.optimizer, "optimizer", options.OPTIMIZER_NAMES)
+        check_choice(self.optimizer, "optimizer", options.OPTIMIZER_NAMES)
         # Muon orthogonalises a whole matrix, in which all units of a layer have their rows.
         if self.rule == "local" and self.optimizer == "muon":
             raise ValueError(
@@ -157,9 +146,7 @@ class TrainingConfig:
 
     @property
     def limit_norm(self) -> str:
-        """Norm whose margin the optimizer maximises in the limit; "" of a callable."""
-        if callable(self.optimizer):
-            return ""
+        """Norm whose margin the optimizer maximises in the limit."""
         return options.OPTIMIZER_LIMITS[self.optimizer].norm
 
     @cached_property

@@ -106,8 +106,6 @@ def train(
             "rule='local' lets every unit predict the label by itself, which takes units that are "
             "linear in their weights: use a GLN, or rule='gradient'"
         )
-    if on_progress is not None and not callable(on_progress):
-        raise TypeError(f"on_progress must be a function, got {on_progress!r}")
     began = time.perf_counter()
     inputs, labels = network.prepare_samples(X, y)
     loss = as_loss(config.loss)

@@ -310,20 +310,8 @@ def as_trainee(
         degree = float(module.n_layers)
         return Trainee(module, prepared, targets, trained, degree, norm, loss, chunk, leading=False)
 
-    # --- parameters that can be set
     if not trained:
         raise ValueError(NO_PARAMETER)
-    for name, w in trained.items():
-        if w.is_inference():
-            raise ValueError(
-                f"the parameter {name!r} was made in torch.inference_mode(), so it cannot be "
-                "set: make the module, or a deepcopy of it, outside"
-            )
-        if any(step == 0 and n > 1 for step, n in zip(w.stride(), w.shape, strict=True)):
-            raise ValueError(
-                f"entries of the parameter {name!r} share memory, so that none can be set: "
-                "make it of expanded.clone()"
-            )
     # --- samples, on the device of the parameters
     array = evaluate.labels_as_array(labels)
     device = next(iter(trained.values())).device

@@ -107,13 +107,3 @@ def test_errors_come_first_on_data_of_ones_own() -> None:
 def test_a_plot_has_what_is_known() -> None:
     assert len(compared().plot().axes) == 2
     assert len(compare(fitted_models(), TEST.X, TEST.y).plot().axes) == 1
-
-
-def test_solutions_and_trainings_show_themselves() -> None:
-    solution = fitted_models()["svm"].solution_
-    training = fitted_models()["network"].training_
-    page = solution._repr_html_()
-    assert solution.status.label in page
-    assert f"{len(solution.support)} of {len(solution.alpha)}" in page
-    assert str(training).splitlines()[-1].startswith(f"{training.steps:,}")
-    assert training.ending.message in training._repr_html_()
