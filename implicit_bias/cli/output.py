@@ -26,20 +26,6 @@ if os.environ.get("COLUMNS") == "0":
 out = Console()
 err = Console(stderr=True)
 
-# Values that a table shows in percent.
-IN_PERCENT = (
-    "gap",
-    "excess",
-    "disagreement",
-    "residual",
-    "slackness",
-    "kkt_gap",
-    "kkt_gap_in_its_norm",
-    "balance",
-)
-# Bounds of which 0 and infinity say nothing: a table shows them as unknown.
-BOUNDS = ("lower", "upper", "gap", "excess")
-
 
 def fail(message: str, status: int) -> NoReturn:
     """Say what went wrong in one line, and exit."""
@@ -132,7 +118,7 @@ def print_table(*headings: str, rows: Iterable[Sequence[str]], title: str | None
 
 def print_values(name: str, title: str, values: Mapping[str, Any]) -> None:
     """Print what is known of a model as a table."""
-    rows = ((_words(key), _cell(key, value)) for key, value in values.items())
+    rows = ((key.replace("_", " "), _cell(value)) for key, value in values.items())
     print_table("", name, rows=rows, title=title)
 
 
@@ -158,19 +144,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _cell(name: str, value: Any) -> str:
-    """Write a value for a table."""
-    if name in BOUNDS and value in (0.0, math.inf):
-        return UNKNOWN
-    if name in IN_PERCENT:
-        return percent(value)
+def _cell(value: Any) -> str:
+    """Write a value for a table; a bound that is 0 or infinite says nothing, as nan does."""
     value = _plain(value)
-    if value is None:
+    if value in (None, "inf", 0.0):
         return UNKNOWN
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value)
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")

@@ -131,11 +131,9 @@ samples (0 %); its difference from linear is not significant (McNemar’s exact 
             name=name,
             fitted=step.fitted,
             margin=margins.get(name),
-            unseen=step.unseen(on_test[name].inputs),
             interrupted=is_interrupted(step.model),
             predicted=on_test[name].classes,
             wrong=on_test[name].wrong,
-            transformed=step.transformed,
             scores=on_test[name].scores,
         )
         if isinstance(step.model, NetworkClassifier):

@@ -11,7 +11,7 @@ import pandas as pd
 
 from implicit_bias.base.counts import Count
 from implicit_bias.base.wording import INFINITE, UNKNOWN, minus, number, percent, percent_range
-from implicit_bias.comparison import Comparison, ModelResult
+from implicit_bias.comparison import Comparison
 from implicit_bias.comparison.verdict import WORDS
 from implicit_bias.problem import C_in_words
 from implicit_bias.report.words import trained
@@ -226,22 +226,8 @@ def _errors_by_class(comparison: Comparison, names: Sequence[str]) -> list[dict[
 
 def notes_on_models(comparison: Comparison) -> list[str]:
     """Return the notes below the table of the models: what their numbers do not say."""
-    found: dict[str, list[str]] = {
-        "relaxed": [],
-        "piped": [],
-        "unseen": [],
-        "undecided_samples": [],
-        "fallback": [],
-        "soft": [],
-    }
-    hard = []
+    found: dict[str, list[str]] = {"undecided_samples": [], "fallback": [], "soft": []}
     for model in comparison.models:
-        if model.fitted is not None and model.fitted.relaxed:
-            found["relaxed"].append(model.name)
-        if model.transformed:
-            found["piped"].append(_with_inputs(model))
-        if model.unseen:
-            found["unseen"].append(f"{model.name} {model.unseen} of {comparison.n_samples}")
         n_undecided = sum(label is None for label in model.predicted.tolist())
         if model.has_predictor and n_undecided:
             found["undecided_samples"].append(
@@ -251,20 +237,8 @@ def notes_on_models(comparison: Comparison) -> list[str]:
             found["fallback"].append(model.name)
         if model.margin is not None and model.soft_margin:
             found["soft"].append(f"{model.name} (C = {C_in_words(model.margin.C)})")
-        elif model.margin is not None and model.margin.status is not None and model.has_predictor:
-            hard.append(model.name)
-    if found["soft"]:  # of hard margins alone there is nothing to say
-        found["hard"] = hard
     notes = []
     for name, models in found.items():
         if models:
             notes.append(WORDS["notes"][name].format(models=", ".join(models)))
     return notes
-
-
-def _with_inputs(model: ModelResult) -> str:
-    """Name a pipeline and how many inputs its last step reads, where that is known."""
-    fitted = model.fitted
-    if fitted is None or fitted.architecture.representation is not None:
-        return model.name
-    return f"{model.name} ({fitted.coef.shape[-1]:,} inputs)"
