@@ -40,7 +40,7 @@ def test_compare_runs_from_the_wheel(built: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["models"]) == 3
     page = (tmp_path / "implicit-bias-report" / "report.html").read_text("utf-8")
-    assert "<span>-m</span> implicit_bias compare <span>--train-size</span> 60" in page
+    assert "implicit-bias compare <span>--train-size</span> 60" in page
 
 
 def test_the_sdist_has_the_sources_and_no_results(built: Path) -> None:

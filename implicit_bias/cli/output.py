@@ -147,8 +147,8 @@ def _plain(value: Any) -> Any:
 def _cell(value: Any) -> str:
     """Write a value for a table; a bound that is 0 or infinite says nothing, as nan does."""
     value = _plain(value)
-    if value in (None, "inf", 0.0):
+    if value is None or value == "inf":
         return UNKNOWN
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.4g}" if value else UNKNOWN
     return str(value)
