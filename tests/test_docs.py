@@ -38,11 +38,6 @@ def test_examples_in_docstrings(name: str) -> None:
     assert failed == 0
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_examples_are_short(path: Path) -> None:
-    assert len(path.read_text("utf-8").splitlines()) <= 40
-
-
 def test_the_page_of_own_data_says_what_the_models_are() -> None:
     page = (ROOT / "docs" / "howto" / "own_data.md").read_text("utf-8")
     for name, meaning in MODEL_MEANINGS.items():

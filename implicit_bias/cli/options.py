@@ -200,21 +200,10 @@ def _network(model: str) -> str:
     return model
 
 
-def _model_file(file: Path | None) -> Path | None:
-    """Refuse a name that promises another format."""
-    if file is not None and file.suffix != MODEL_SUFFIX:
-        raise typer.BadParameter(
-            f"models are saved by joblib: name the file {file.stem}{MODEL_SUFFIX}"
-        )
-    return file
-
-
 NetworkName = Annotated[
     str, typer.Argument(help=f"One of: {', '.join(NETWORK_NAMES)}.", callback=_network)
 ]
-ModelFile = Annotated[
-    Path | None, typer.Option("--out", help=f"File (MODEL{MODEL_SUFFIX}).", callback=_model_file)
-]
+ModelFile = Annotated[Path | None, typer.Option("--out", help=f"File (MODEL{MODEL_SUFFIX}).")]
 
 
 def configuration(context: typer.Context, **others: Any) -> RunConfig:

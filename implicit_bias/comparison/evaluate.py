@@ -92,14 +92,8 @@ samples (0 %); its difference from linear is not significant (McNemar’s exact 
     >>> page = result.report("my-report")  # doctest: +SKIP
     """
     # Checks: the models are checked here, their labels and inputs by their own `predictions`.
-    wanted = 'a mapping from names to fitted classifiers, as {"svm": svm}'
     if not isinstance(models, Mapping):
-        raise TypeError(f"models must be {wanted}, got a {type(models).__name__}")
-    for name, model in models.items():
-        if not isinstance(name, str) or not isinstance(model, Predicts):
-            raise TypeError(f"models must be {wanted}, got {name!r}: {type(model).__name__}")
-    if train is not None and not (isinstance(train, tuple | list) and len(train) == 2):
-        raise ValueError("train must be a pair: pass the inputs and their labels, train=(X, y)")
+        raise TypeError('models must be a mapping from names to classifiers, as {"svm": svm}')
     labels = labels_of_any_type(y)
     if not models or len(labels) == 0:
         raise ValueError("compare needs at least one fitted model and one test sample")

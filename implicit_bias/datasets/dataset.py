@@ -213,12 +213,9 @@ def split(
     parts = Split(dataset.take(train), dataset.take(held_out))
     for label, class_name in dataset.names.items():
         if label not in parts.train.y:
-            cure = f"take more, or another seed than {seed}"
-            if train_size < len(dataset.names):
-                cure = "each class needs one, beside those for validation: raise train_size"
             raise ValueError(
                 f"class {label} ({class_name}) of {dataset.name} has none of the {train_size} "
-                f"training samples: {cure}"
+                f"training samples: take more, or another seed than {seed}"
             )
     return parts
 

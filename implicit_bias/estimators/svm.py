@@ -18,7 +18,6 @@ from implicit_bias.base.validation import (
     RandomState,
     as_generator,
     check_choice,
-    check_flag,
 )
 from implicit_bias.estimators import base
 from implicit_bias.norms import HasValueAndDual, Norm, as_norm
@@ -152,8 +151,6 @@ class MarginSVC(base.BinaryClassifier, ABC):
             The samples have no hard margin.
         """
         check_choice(self.on_failure, "on_failure", get_args(OnFailure))
-        if self.fit_intercept is not None:
-            check_flag(self.fit_intercept, "fit_intercept")
         C = check_C(self.C)
         X, y = self._checked(X, y)
 

@@ -19,6 +19,11 @@ from implicit_bias.runs.data import Data, rows_left_out
 from implicit_bias.training.history import OnProgress
 from implicit_bias.training.limit import LimitConfig
 
+# Fields of the configuration that a page states.
+FACTS = (
+    *("missing", "standardize", "units", "hyperplanes", "threshold", "C", "steps", "batch_size"),
+    *("learning_rate", "momentum", "seed", "split_seed", "solver", "tol"),
+)
 # Excess down to which the network of a comparison is trained further.
 WANTED_EXCESS = 0.01
 
@@ -61,25 +66,14 @@ def write_comparison(
     ``command`` is what the user typed.
     """
     comparison = data.compare(models)
-    intercept = "none"
-    if data.parts.train.has_constant:
-        intercept = "none: the inputs carry a constant 1, which counts in the norm"
-    training = (
-        f"{config.steps:,} steps of {config.batch_size or 'all'} samples, step size "
-        f"{config.learning_rate:g}, momentum {config.momentum:g}"
-    )
-    facts = {
-        "intercept": intercept,
-        "inputs scaled": "to mean 0, variance 1" if config.standardize else "no",
-        **_preparation(config, data.table),
-        "hidden units": str(config.units),
-        "hyperplanes per unit": str(config.hyperplanes),
-        "thresholds": config.threshold,
-        "C": str(config.C),
-        "training": training,
+    facts: dict[str, str] = {}
+    for name, value in config.metadata().items():
+        if name in FACTS and value is not None:
+            facts[name.replace("_", " ")] = str(value)
+    facts |= {
+        "intercept": "none: the inputs carry a constant 1, which counts in the norm",
+        **_preparation(data.table),
         "optimizer": f"{config.optimizer}: {limit_words(config.optimizer)}",
-        "seeds": f"{config.seed} (models), {config.split_seed} (split)",
-        "tolerance": f"{config.tol:g} ({config.solver})",
         "versions": f"torch {torch.__version__}, numpy {np.__version__}",
     }
     stopped = [model for model in comparison.models if model.interrupted]
@@ -101,7 +95,7 @@ def write_comparison(
     return comparison, page
 
 
-def _preparation(config: RunConfig, table: Table | None) -> dict[str, str]:
+def _preparation(table: Table | None) -> dict[str, str]:
     """Say what was done to the rows and columns of a file of the user's own."""
     facts: dict[str, str] = {}
     if table is None:
@@ -109,11 +103,7 @@ def _preparation(config: RunConfig, table: Table | None) -> dict[str, str]:
     text = text_columns(table.inputs)
     if text:
         facts["0 or 1 for each value of"] = ", ".join(text)
-    if config.missing == "median":
-        facts["missing numbers"] = "medians of the training samples"
     left_out = rows_left_out(table)
     if left_out:
         facts["rows left out"] = left_out
-    if config.id:
-        facts["columns that are no inputs"] = ", ".join(config.id)
     return facts

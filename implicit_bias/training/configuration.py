@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -24,19 +23,6 @@ if TYPE_CHECKING:
     from implicit_bias.training.losses import MarginLoss
 
 Rule: TypeAlias = Literal["gradient", "local"]
-
-
-# Points that a history has at most, or for each power of ten.
-MOST_POINTS = 10**7
-
-
-def _make_plain(config: TrainingConfig | LimitConfig) -> None:
-    """Make int and float of its numbers, those of numpy say, which torch or JSON refuse."""
-    for name, value in vars(config).items():
-        if isinstance(value, Integral):
-            object.__setattr__(config, name, int(value))
-        elif isinstance(value, Real):
-            object.__setattr__(config, name, float(value))
 
 
 def _check_loss(loss: LossName | MarginLoss, *, exponential_like: bool = False) -> None:
@@ -130,9 +116,8 @@ class TrainingConfig:
             for step in self.record:
                 check_count(step, "each step to record", 0, self.steps)
         else:
-            check_count(self.record, "record", 2, MOST_POINTS)
+            check_count(self.record, "record", 2)
         _check_loss(self.loss)
-        _make_plain(self)
 
     def step_size(self, step: int) -> float:
         """Step size of the update that follows ``step`` updates."""
@@ -217,7 +202,7 @@ class LimitConfig:
 
     def __post_init__(self) -> None:
         check_count(self.steps, "steps")
-        check_count(self.record, "record", 1, MOST_POINTS)
+        check_count(self.record, "record")
         if self.friction is not None:
             check_number(self.friction, "friction", "(0, inf)")
         if self.scale_friction is not None:
@@ -231,7 +216,6 @@ class LimitConfig:
         if self.chunk is not None:
             check_count(self.chunk, "chunk")
         _check_loss(self.loss, exponential_like=True)
-        _make_plain(self)
 
     @property
     def geometry(self) -> ParameterNorm:

@@ -36,6 +36,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from implicit_bias.base.threads import threads
+from implicit_bias.base.validation import torch_generator
 from implicit_bias.networks import Network
 from implicit_bias.problem.margins import soft_margins
 from implicit_bias.training.configuration import OwnLoop
@@ -177,7 +178,7 @@ def train(
 
 def shuffled_batches(n_samples: int, config: TrainingConfig) -> Iterator[Tensor | None]:
     """Batches without end: None for all samples, or epoch after epoch in random order."""
-    generator = torch.Generator().manual_seed(config.seed)
+    generator = torch_generator(config.seed)
     while True:
         if config.batch_size is None:
             yield None

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -205,28 +204,14 @@ class Trainee:
         return Margins(self.module, self.inputs, labels, classes, names=self.parameters)
 
     def size(self) -> float:
-        """Norm to which margins are compared, homogeneous of the same degree as the outputs.
-
-        Raises
-        ------
-        ValueError
-            It is no finite number.
-        """
+        """Norm to which margins are compared, homogeneous of the same degree as the outputs."""
         if isinstance(self.module, Network) and self.norm == PARAMETER_NORMS["l2"]:
-            size = self.module.norm()
-        else:
-            weights = {name: w.detach() for name, w in self.parameters.items()}
-            # The margins of a network of this package leave the readout's bias out, too.
-            if isinstance(self.module, Network):
-                weights.pop("readout_bias", None)
-            with np.errstate(over="ignore"):
-                size = float(np.float64(self.norm.value(weights)) ** self.degree)
-        if not math.isfinite(size):
-            raise ValueError(
-                f"the norm of the parameters to the power {self.degree:.4g} is no finite number: "
-                "scale the parameters down; a positive factor changes no gap"
-            )
-        return size
+            return self.module.norm()
+        weights = {name: w.detach() for name, w in self.parameters.items()}
+        # The margins of a network of this package leave the readout's bias out, too.
+        if isinstance(self.module, Network):
+            weights.pop("readout_bias", None)
+        return self.norm.value(weights) ** self.degree
 
     def balance(self) -> float:
         """Deviation from |w_h| = ||W_h||, eq. (18); nan where that is not known."""

@@ -102,7 +102,7 @@ def test_arrays_that_do_not_fit(changes: dict[str, Any], word: str) -> None:
         ({"train_size": 9}, "at most 8"),
         ({"train_size": 0, "validation_size": 3}, "train_size"),
         ({"train_size": 3, "validation_size": 0}, "validation_size"),
-        ({"train_size": 1, "validation_size": 2}, "each class"),
+        ({"train_size": 1, "validation_size": 2}, "take more"),
     ],
 )
 def test_sizes_that_do_not_fit(sizes: dict[str, int], word: str) -> None:

@@ -426,11 +426,8 @@ def test_a_constant_is_advised_where_it_helps() -> None:
     [
         (ib.GLNSVC(norm=cast(Any, "l1")), "norm"),
         (ib.GLNSVC(3, solver="osqp"), "OSQP"),
-        (ib.MaxMarginSVC(tol=0.0), "tolerance"),
-        (ib.MaxMarginSVC(C=cast(Any, "inf")), "C"),
         (ib.MaxMarginSVC(on_failure=cast(Any, "ignore")), "on_failure"),
         (ib.MaxMarginSVC(soft_C=np.inf), "soft_C"),
-        (ib.MaxMarginSVC(fit_intercept=cast(Any, "no")), "fit_intercept"),
         (ib.GatedSVC(cast(Any, np.ones((60, 3)))), "MarginProblem"),
         (ib.GatedReLUSVC(gates=cast(Any, None)), "gates"),
         (ib.HiddenLayerSVC(cast(Any, 3)), "network"),

@@ -146,9 +146,9 @@ def test_models_look_different() -> None:
     assert len(set(found.values())) == 8
 
 
-@pytest.mark.parametrize("high", [1.001, 1.3, 9.0, 99.0, 1e4])
-@pytest.mark.parametrize("low", [1.1, 6.0])
-def test_a_log_axis_has_three_numbers(low: float, high: float) -> None:
+@pytest.mark.parametrize("high", [1.3, 99.0, 1e4])
+def test_a_log_axis_has_three_numbers(high: float) -> None:
+    low = 1.1
     figure, ax = panel()
     ax.plot([0.0, 1.0], [low, low * high])
     logarithmic(ax, x=False)

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from cases import cloud
-from example_modules import Computed, known, layers, scale_weights, weights_of
+from example_modules import Computed, known, layers, weights_of
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.modules.kinks import gap_across_kinks
@@ -25,7 +25,6 @@ from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
 from implicit_bias.solvers import Solution, solve
-from implicit_bias.training.configuration import NormName
 from implicit_bias.training.limit import (
     ComparisonPredictor,
     Descent,
@@ -361,18 +360,6 @@ def test_interruption_and_time_keep_what_was_reached() -> None:
     config = LimitConfig(norm="spectral")
     late = train_to_limit(two_layers(), X4, LABELS, config, stop_at_gap=1e-6, max_seconds=1e-6)
     assert (late.ending, late.steps, len(late.history)) == (Ending.TIME, 0, 1)
-
-
-@pytest.mark.every(5)
-@pytest.mark.parametrize("norm", ["l2", "spectral"])
-@pytest.mark.parametrize("scale", [1e200, 1e-100])
-@pytest.mark.parametrize("method", METHODS)
-def test_huge_and_tiny_outputs_are_trained_on(method: Method, scale: float, norm: NormName) -> None:
-    module = scale_weights(two_layers(), min(1.0, scale))
-    config = LimitConfig(steps=5, method=method, norm=norm)
-    found = train_to_limit(module, scale * X4, LABELS, config)
-    assert np.isfinite(found.frame()["log_loss"]).all()
-    assert np.isfinite(weights_of(module)).all()
 
 
 def test_margin_leaves_the_bias_out() -> None:
