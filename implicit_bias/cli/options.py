@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from implicit_bias.runs.data import Data
 
 NETWORK_NAMES = tuple(name for name in MODEL_NAMES if not name.startswith("svm-"))
-MODEL_SUFFIX = ".joblib"
 # `RunConfig.models` as it is typed.
 MODELS = ",".join(RunConfig.models)
 LIMITS = ", ".join(f"{name}: {limit.norm}" for name, limit in OPTIMIZER_LIMITS.items())
@@ -203,7 +202,7 @@ def _network(model: str) -> str:
 NetworkName = Annotated[
     str, typer.Argument(help=f"One of: {', '.join(NETWORK_NAMES)}.", callback=_network)
 ]
-ModelFile = Annotated[Path | None, typer.Option("--out", help=f"File (MODEL{MODEL_SUFFIX}).")]
+ModelFile = Annotated[Path | None, typer.Option("--out", help="File (MODEL.joblib).")]
 
 
 def configuration(context: typer.Context, **others: Any) -> RunConfig:

@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from implicit_bias.datasets.dataset import Dataset
     from implicit_bias.estimators.networks import NetworkClassifier
 
-# What the name of a file ends with where the network was trained towards its limit.
-LIMIT_SUFFIX = "-limit"
-# Options that ask for a training towards the limit.
-WAYS = "--to-limit, --limit-steps, --until-excess or --stop-at-gap"
-
 
 def train(
     context: typer.Context,
@@ -86,7 +81,9 @@ def train(
     asked = (limit_steps, until_excess, stop_at_gap)
     towards_limit = to_limit or any(value is not None for value in asked)
     if not towards_limit and norm is not None:
-        raise typer.BadParameter(f"--norm needs {WAYS}")
+        raise typer.BadParameter(
+            "--norm needs --to-limit, --limit-steps, --until-excess or --stop-at-gap"
+        )
     if towards_limit and config.steps != RunConfig.steps:
         raise typer.BadParameter("--steps does not count towards the limit: --limit-steps does")
     from implicit_bias.training.configuration import LimitConfig
@@ -97,8 +94,8 @@ def train(
         limit = LimitConfig(steps=limit_steps, norm=norm)  # type: ignore[arg-type]
     loaded = options.load_data(config)
     samples = loaded.parts.train
-    suffix = LIMIT_SUFFIX if towards_limit else ""
-    file = new_file(file or Path(f"{model}{suffix}{options.MODEL_SUFFIX}"))
+    suffix = "-limit" if towards_limit else ""
+    file = new_file(file or Path(f"{model}{suffix}.joblib"))
     if towards_limit:
         from implicit_bias.runs.beside_svm import fit_beside_svm
 

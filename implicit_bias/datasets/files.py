@@ -32,6 +32,10 @@ KNOWN = table_of("datasets/files.toml")
 CHECKOUT = Path(__file__).parents[2] / "data"
 
 
+# What reading a file, or its gzip, raises; errors of urllib derive from OSError.
+DAMAGED = (OSError, ValueError, EOFError, zlib.error)
+
+
 class DataError(RuntimeError):
     """A data file is missing or damaged; the message names the file, the cause and the cure."""
 
@@ -67,7 +71,7 @@ def load_file(dataset: str, file: str) -> NDArray[np.uint8]:
         path = _fetch(dataset, file, checksum)
     try:
         content = _verified(path.read_bytes(), checksum)
-    except (OSError, ValueError) as error:
+    except DAMAGED as error:
         raise DataError(
             f"{path} is unusable: {error}. Delete it and call "
             f'implicit_bias.datasets.download("{dataset}")'
@@ -107,7 +111,7 @@ def _fetch(dataset: str, file: str, checksum: str) -> Path:
             with urlopen(url, timeout=60) as answer:
                 raw = answer.read()
             _verified(raw, checksum)
-        except (OSError, ValueError) as error:  # those of urllib derive from OSError
+        except DAMAGED as error:
             failures.append(f"  {url}: {textwrap.shorten(str(error), 200)}")
             continue
         folder.mkdir(parents=True, exist_ok=True)
@@ -129,14 +133,13 @@ def _verified(raw: bytes, checksum: str) -> bytes:
     Raises
     ------
     ValueError
-        Its SHA-256 is not the checksum, or the gzip file is damaged.
+        Its SHA-256 is not the checksum.
+    OSError, EOFError, zlib.error
+        The gzip file is damaged.
     """
     content = raw
     if raw.startswith(b"\x1f\x8b"):  # how a gzip file begins
-        try:
-            content = gzip.decompress(raw)
-        except (EOFError, OSError, zlib.error) as error:
-            raise ValueError(f"damaged or truncated gzip file ({error})") from error
+        content = gzip.decompress(raw)
     found = hashlib.sha256(content).hexdigest()
     if found != checksum:
         raise ValueError(f"its uncompressed content has the SHA-256 {found}, expected {checksum}")

@@ -37,9 +37,6 @@ DATA = (
 ARCHITECTURE = ("units", "hyperplanes", "threshold", "seed")
 TRAINING = ("steps", "batch_size", "learning_rate", "momentum", "optimizer")
 
-# More hidden units are a slip of the keyboard, and their gates fill the memory.
-MOST_UNITS = 1_000_000
-
 Labels: TypeAlias = tuple[int, ...] | tuple[str, ...]
 
 
@@ -125,7 +122,7 @@ class RunConfig:
         check_count(self.split_seed, "split_seed", options.SMALLEST_SEED, options.LARGEST_SEED)
         for model in self.models:
             check_choice(model, "models", MODEL_NAMES)
-        check_count(self.units, "units", 1, MOST_UNITS)
+        check_count(self.units, "units")
         check_count(self.hyperplanes, "hyperplanes", 0)
         check_choice(self.threshold, "threshold", get_args(options.ThresholdRule))
         check_count(self.seed, "seed", 0)

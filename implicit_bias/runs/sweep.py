@@ -95,10 +95,7 @@ def read_grid(file: str | Path) -> Axes:
         A file that cannot be read.
     """
     file = Path(file)
-    try:
-        grid = tomllib.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}") from error
+    grid = tomllib.loads(file.read_text(encoding="utf-8"))
     axes = {}
     for name, value in grid.items():
         check_choice(name, f"a key of {file.name}", NAMES)
