@@ -217,23 +217,6 @@ class Comparison:
                 found.append(model)
         return found
 
-    def hard_and_fallback(self) -> tuple[list[str], list[str]]:
-        """Name the SVMs with a hard margin, and with a soft one because no hard one exists.
-
-        The errors of the former are not ranked against those of the latter.
-        """
-        hard = []
-        fallback = []
-        for model in self.predicting:
-            if model.fitted is None or model.fitted.solution is None:
-                continue
-            # `failure` is the proof that the hard margin has no solution.
-            if model.fitted.failure is None and np.isinf(model.fitted.C).all():
-                hard.append(model.name)
-            elif model.fitted.failure is not None and np.isfinite(model.fitted.C).all():
-                fallback.append(model.name)
-        return hard, fallback
-
     # --- verdicts --------------------------------------------------------------------------------
 
     @property
@@ -305,7 +288,6 @@ class Comparison:
                 tied.append(model.name)
 
         # Duality gaps of the SVMs; a network has one bound only, and an infinite gap.
-        hard, fallback = self.hard_and_fallback()
         gap = math.nan  # the largest one that is known
         for model in self.predicting:
             if model.margin is not None and math.isfinite(model.margin.gap):
@@ -316,8 +298,6 @@ class Comparison:
             count=best.count,
             held_out=self.held_out,
             tied=tied,
-            hard=hard,
-            fallback=fallback,
             gap=float(gap),
         )
         if self.train is None:

@@ -26,7 +26,6 @@ and on all models by their errors:
 
 ===================  =========================================================================
 NO_PREDICTOR         no model has a predictor: none of their programs separates the samples
-NOT_RANKED           hard margins stand beside soft-margin fallbacks, which are not ranked
 ONE_MODEL            there is one model only
 NOT_DECIDED          the lowest error is not significantly lower than that of every other model
 LOWEST_ERROR         it is
@@ -70,7 +69,6 @@ class Verdict(Enum):
     NOT_CONVERGED = "not_converged"
 
     NO_PREDICTOR = "no_predictor"
-    NOT_RANKED = "not_ranked"
     ONE_MODEL = "one_model"
     NOT_DECIDED = "not_decided"
     LOWEST_ERROR = "lowest_error"
@@ -230,8 +228,6 @@ class Ranking:
         Whether the test samples are others than the training samples; None if unknown.
     tied : sequence of str
         Models whose error is not significantly higher than that of the best.
-    hard, fallback : sequence of str
-        SVMs of a hard margin, and those of a soft one because no hard one exists.
     majority : str
         The most frequent class of the training samples; empty where these were not given.
     beside_majority : PairedDifference or None
@@ -245,8 +241,6 @@ class Ranking:
     count: Count
     held_out: bool | None = True
     tied: Sequence[str] = ()
-    hard: Sequence[str] = ()
-    fallback: Sequence[str] = ()
     majority: str = ""
     beside_majority: PairedDifference | None = None
     gap: float = math.nan
@@ -256,8 +250,6 @@ class Ranking:
         """What these facts show; see the module's head."""
         if not self.best:
             return Verdict.NO_PREDICTOR
-        if self.hard and self.fallback:
-            return Verdict.NOT_RANKED
         if len(self.models) == 1:
             return Verdict.ONE_MODEL
         if self.tied:
@@ -287,7 +279,7 @@ def conclude(facts: Standing | Ranking) -> Conclusion:
             comparing = [WORDS["pair"]["errors"]]
     else:
         values = _values_of_ranking(facts)
-        comparing = [_baseline(facts), WORDS["ranking"]["certified"]]
+        comparing = [WORDS["ranking"]["majority"], WORDS["ranking"]["certified"]]
 
     # What was found, why it matters, the models side by side, what to do: the first three that
     # apply, and of which everything is known.
@@ -344,8 +336,6 @@ def _values_of_ranking(facts: Ranking) -> dict[str, str]:
         "interval": percent_range(*facts.count.interval, space=" "),
         "samples": _samples(facts.held_out),
         "tied": ", ".join(facts.tied),
-        "hard": ", ".join(facts.hard),
-        "fallback": ", ".join(facts.fallback),
         "majority": facts.majority,
     }
     if math.isfinite(facts.gap):
@@ -355,20 +345,6 @@ def _values_of_ranking(facts: Ranking) -> dict[str, str]:
         share = Count(beside.both + beside.only_second, beside.total).share
         values["majority_error"] = percent(share, space=" ")
     return values
-
-
-def _baseline(facts: Ranking) -> str:
-    """Return the sentence on the most frequent class; empty where that is not known."""
-    beside = facts.beside_majority
-    if beside is None:
-        return ""
-    if beside.difference >= 0:
-        words = "majority_not_worse"
-    elif beside.decided:
-        words = "majority_worse"
-    else:
-        words = "majority_not_decided"
-    return str(WORDS["ranking"][words])
 
 
 def _samples(held_out: bool | None) -> str:

@@ -174,19 +174,13 @@ def _models(comparison: Comparison) -> pd.DataFrame:
 
 def _differences(comparison: Comparison) -> list[dict[str, Any]]:
     """Return a row per pair of models that both predict: which one has the lower error."""
-    hard, fallback = comparison.hard_and_fallback()
     rows = []
     for pair in comparison.pairs:
         difference = comparison.difference(pair.first, pair.second)
         if difference is None:
             continue
         low, high = difference.interval
-        # A fallback solves another problem, as the hard margin of its features has no solution.
-        one_is_hard = pair.first in hard or pair.second in hard
-        one_is_fallback = pair.first in fallback or pair.second in fallback
-        if one_is_hard and one_is_fallback:
-            decided = "not ranked"
-        elif not difference.decided:
+        if not difference.decided:
             decided = "not decided"
         elif difference.difference > 0:
             decided = pair.second

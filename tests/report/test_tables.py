@@ -60,9 +60,7 @@ def test_hard_margins_beside_soft_ones() -> None:
         "soft": ib.MaxMarginSVC(C=0.01).fit(moons.X, moons.y),
     }
     comparison = ib.compare(models, moons.X, moons.y, train=(moons.X, moons.y))
-    models_table, _, differences, _ = tables(comparison, ["-1", "+1"])
-    ranked = [text != "not ranked" for text in column(differences, "decided")]
-    assert ranked == [False, True, True]
+    models_table, *_ = tables(comparison, ["-1", "+1"])
     notes = " ".join(models_table.notes)
     for words in ("fallback: no hard margin", "soft (C = 0.01)"):
         assert words in notes
