@@ -12,7 +12,6 @@ from numbers import Integral
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
@@ -220,7 +219,7 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
             return self.learning_rate
         check_choice(self.learning_rate, "learning_rate", ("auto",), "a number")
         default = TrainingConfig.learning_rate
-        size = scipy.linalg.norm(X.ravel()) / np.sqrt(len(X))  # squares may overflow
+        size = np.sqrt(np.square(X).sum(axis=1).mean())
         # Beyond this step gradient descent diverges; the other optimizers rescale their gradients.
         if self.optimizer == "sgd" and size * default > LARGEST_STEP:
             return float(LARGEST_STEP / size)

@@ -120,7 +120,7 @@ def test_steps_of_large_inputs_are_smaller() -> None:
     size = np.sqrt((large**2).sum(axis=1).mean())
     model = ib.GLNClassifier(5, steps=200, random_state=0).fit(large, MOONS.y)
     assert model.score(large, MOONS.y) > 0.7
-    for X, expected in ((MOONS.X, 0.04), (large, 2.0 / size), (1e200 * large, 2e-200 / size)):
+    for X, expected in ((MOONS.X, 0.04), (large, 2.0 / size)):
         config: Any = model.set_params(steps=2).fit(X, MOONS.y).training_.config
         assert config.learning_rate == pytest.approx(expected)
     with pytest.raises(TrainingDiverged, match=f"norm of about {size:.3g}"):
