@@ -76,6 +76,7 @@ def test_what_does_not_need_a_package_does_not_load_it(code: str, absent: str) -
     ("package", "code", "extra"),
     [
         ("cvxpy", SOLVE.replace("(p)", "(p, 'clarabel')"), "implicit-bias[cvxpy]"),
+        ("pooch", "import implicit_bias.datasets.files as f; f._import_pooch()", "[images]"),
         (
             "distributed",
             "import implicit_bias.runs.sweep as s; s._backend(1, 'a:1').__enter__()",

@@ -42,7 +42,7 @@ def show_warning(message: Warning | str, *args: Any, **options: Any) -> None:
 @contextmanager
 def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
     """Turn errors about the user's own choices (by default of any value) into exit status 2."""
-    kinds = kinds or (ValueError, TypeError, EOFError)  # the last one: of a file that is cut
+    kinds = kinds or (ValueError, TypeError)
     try:
         yield
     except kinds as error:

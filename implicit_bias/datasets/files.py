@@ -8,18 +8,17 @@ import gzip
 import hashlib
 import os
 import struct
+import tempfile
 import textwrap
 import zlib
 from collections.abc import Iterator
-from operator import methodcaller
 from pathlib import Path
+from types import ModuleType
 from typing import Literal, TypeAlias
-from urllib.request import urlopen
 
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.base.atomic import write_atomically
 from implicit_bias.base.packaged import table_of
 from implicit_bias.base.validation import check_choice
 
@@ -30,10 +29,6 @@ FILE_PREFIXES: dict[Subset, str] = {"train": "train", "test": "t10k"}
 KNOWN = table_of("datasets/files.toml")
 # The cache of a source checkout; an installed package has no project around it.
 CHECKOUT = Path(__file__).parents[2] / "data"
-
-
-# What reading a file, or its gzip, raises; errors of urllib derive from OSError.
-DAMAGED = (OSError, ValueError, EOFError, zlib.error)
 
 
 class DataError(RuntimeError):
@@ -71,7 +66,7 @@ def load_file(dataset: str, file: str) -> NDArray[np.uint8]:
         path = _fetch(dataset, file, checksum)
     try:
         content = _verified(path.read_bytes(), checksum)
-    except DAMAGED as error:
+    except (OSError, ValueError) as error:
         raise DataError(
             f"{path} is unusable: {error}. Delete it and call "
             f'implicit_bias.datasets.download("{dataset}")'
@@ -82,15 +77,27 @@ def load_file(dataset: str, file: str) -> NDArray[np.uint8]:
     return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
 
 
+def _import_pooch() -> ModuleType:
+    try:
+        import pooch
+    except ImportError as error:
+        raise ImportError(
+            f"images are downloaded by pooch: pip install 'implicit-bias[images]', or set "
+            f"{DATA_VARIABLE} to a folder that has them"
+        ) from error
+    return pooch
+
+
 def _folders(dataset: str) -> Iterator[Path]:
     """Where the files of a data set are looked for, in this order; the last is the cache."""
     chosen = os.environ.get(DATA_VARIABLE)
     if chosen:
         yield Path(chosen).expanduser() / dataset
+    # Pooch knows the cache of an installed package; it is not needed for files that are found.
     if (CHECKOUT.parent / "pyproject.toml").is_file():
         yield CHECKOUT / dataset
     else:
-        yield Path.home() / ".cache" / "implicit_bias" / dataset
+        yield Path(_import_pooch().os_cache("implicit_bias")) / dataset
 
 
 def _find(dataset: str, file: str) -> Path | None:
@@ -103,21 +110,20 @@ def _find(dataset: str, file: str) -> Path | None:
 
 def _fetch(dataset: str, file: str, checksum: str) -> Path:
     """Download a file into the cache from the first mirror that gives it intact."""
+    fetch = _import_pooch().HTTPDownloader()
     *_, folder = _folders(dataset)
     failures: list[str] = []
     for mirror in KNOWN[dataset]["mirrors"]:
         url = f"{mirror}{file}.gz"
         try:
-            with urlopen(url, timeout=60) as answer:
-                raw = answer.read()
-            _verified(raw, checksum)
-        except DAMAGED as error:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder) as partial:
+                path = Path(partial) / f"{file}.gz"
+                fetch(url, str(path), None)
+                _verified(path.read_bytes(), checksum)
+                return path.replace(folder / path.name)
+        except (OSError, ValueError) as error:  # of requests too: they derive from OSError
             failures.append(f"  {url}: {textwrap.shorten(str(error), 200)}")
-            continue
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{file}.gz"
-        write_atomically(path, methodcaller("write_bytes", raw))
-        return path
     looked = "\n".join(f"  {place}: no such file" for place in _folders(dataset))
     raise DataError(
         f"{file} of {dataset} is missing. Looked in\n{looked}\nand tried to download\n"
@@ -133,13 +139,14 @@ def _verified(raw: bytes, checksum: str) -> bytes:
     Raises
     ------
     ValueError
-        Its SHA-256 is not the checksum.
-    OSError, EOFError, zlib.error
-        The gzip file is damaged.
+        Its SHA-256 is not the checksum, or the gzip file is damaged.
     """
     content = raw
     if raw.startswith(b"\x1f\x8b"):  # how a gzip file begins
-        content = gzip.decompress(raw)
+        try:
+            content = gzip.decompress(raw)
+        except (EOFError, OSError, zlib.error) as error:
+            raise ValueError(f"damaged or truncated gzip file ({error})") from error
     found = hashlib.sha256(content).hexdigest()
     if found != checksum:
         raise ValueError(f"its uncompressed content has the SHA-256 {found}, expected {checksum}")

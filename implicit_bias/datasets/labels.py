@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Sequence
 from typing import Any, TypeAlias
 
@@ -156,14 +157,16 @@ def find_class(asked: ClassName, names: Sequence[str]) -> int:
     if len(alike) == 1:
         return alike[0]
     raise ValueError(
-        f"no class is called {text!r}: the classes are {listed(names)}; on a command line "
+        f"no class is called {text!r}: the classes are {listed(names, text)}; on a command line "
         "several are separated by commas"
     )
 
 
-def listed(names: Sequence[str], most: int = 10) -> str:
-    """Join names; of many only the first."""
+def listed(names: Sequence[str], near: str = "", *, most: int = 10) -> str:
+    """Join names, of many only the first, and ask for the one that is most like ``near``."""
     text = ", ".join(names[:most])
     if len(names) > most:
         text += f", ... ({len(names)} in all)"
+    for name in difflib.get_close_matches(near, names, 1):
+        text += f" (did you mean {name}?)"
     return text

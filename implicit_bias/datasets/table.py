@@ -24,6 +24,7 @@ command line has an offset outside its norm.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,8 +56,11 @@ class Table:
         each row in the file, from 1 below the names.
     samples : Dataset
         Labels, names of classes, and what is carried along; without inputs as yet.
-    n_rows, n_left_out : int
-        Rows of the file, and how many of them are left out because they lack a value.
+    n_rows, n_unlabelled, n_incomplete : int
+        Rows of the file; those left out because they lack a label; and further ones left out
+        because they lack another value.
+    lost_classes : tuple of str
+        Labels of the file whose rows all lack another value, so that none is left.
 
     Examples
     --------
@@ -74,7 +78,9 @@ class Table:
     inputs: pd.DataFrame
     samples: Dataset
     n_rows: int
-    n_left_out: int
+    n_unlabelled: int
+    n_incomplete: int
+    lost_classes: tuple[str, ...] = ()
 
     def split(
         self,
@@ -150,12 +156,17 @@ def load_own(
     Table
         ``load_own(...).split(train_size)`` has the inputs.
 
+    Warns
+    -----
+    UserWarning
+        Each row of a class lacks a value, so that ``missing="drop"`` leaves no row of it.
+
     Raises
     ------
     ValueError
-        Another format, a file that pandas cannot read, no such column, values that are missing or
-        no numbers in a column of numbers, more than two classes and neither ``positive`` nor
-        ``classes``, or a class that does not occur.
+        Another format, a file that pandas cannot read or would misread, no such column, values
+        that are missing or no numbers in a column of numbers, more than two classes and neither
+        ``positive`` nor ``classes``, or a class that does not occur.
     OSError
         A file that cannot be opened.
 
@@ -174,27 +185,43 @@ def load_own(
 
     check_choice(missing, "missing", get_args(Missing))
     file = Path(file)
-    rows = _read(file)
-    names = _input_names(rows, target, id)
-    inputs = pd.DataFrame({name: _numbers_or_text(rows[name]) for name in names})
+    try:
+        rows = _read(file, target)
+        names = _input_names(rows, target, id)
+        inputs = pd.DataFrame({name: _numbers_or_text(rows[name]) for name in names})
 
-    # Which rows are kept.
-    kept = rows[target].notna()
-    if missing == "drop":
-        kept &= inputs.notna().all(axis=1)
-    if missing == "refuse":
-        _refuse_gaps(rows[[*names, target]])
+        # Which rows lack a label, which have one but lack another value, and which are kept.
+        unlabelled = rows[target].isna()
+        incomplete = inputs.isna().any(axis=1) & ~unlabelled
+        if missing == "refuse":
+            _refuse_gaps(rows[[*names, target]])
+        kept = ~unlabelled
+        if missing == "drop":
+            kept &= ~incomplete
 
-    labels = rows[target][kept]
-    if _is_text(labels):
-        labels = _as_text(labels)
-    known, numbers = class_names(labels.to_numpy())
-    if len(known) < 2:
-        raise ValueError(
-            f"two classes are needed: {len(labels)} of {len(rows)} rows are kept, and their "
-            f"classes are: {listed(known) or 'none'}"
-        )
-    y, chosen, called = select(known, numbers, positive, negative, classes)
+        labels = rows[target]
+        if _is_text(labels):
+            labels = _as_text(labels)
+        known, numbers = class_names(labels[kept].to_numpy())
+        # A class may vanish with the rows that are left out: fewer classes are another problem.
+        in_file, _ = class_names(labels[~unlabelled].to_numpy())
+        lost = tuple(name for name in in_file if name not in known)
+        if len(known) < 2:
+            raise ValueError(
+                f"two classes are needed: {kept.sum()} of its {len(rows)} rows are kept "
+                f"({unlabelled.sum()} rows lack a label, {incomplete.sum()} another value), and "
+                f"the classes of these are: {listed(known) or 'none'}"
+            )
+        if lost:
+            warnings.warn(
+                f"{file.name}: no row is left of {listed(lost)}, because each lacks a value other "
+                "than its label: fill in numbers by --missing median (in Python "
+                'missing="median"), or leave the columns with gaps out by --id (id=[...])',
+                stacklevel=2,
+            )
+        y, chosen, called = select(known, numbers, positive, negative, classes)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{file}: {error}") from error
 
     rows = rows[kept][chosen]
     carried = {"row": rows.index.to_numpy()}
@@ -207,14 +234,17 @@ def load_own(
         inputs[kept][chosen],
         Dataset(file.name, no_inputs, y, called, has_constant=False, carried=carried),
         n_rows=len(kept),
-        n_left_out=int((~kept).sum()),
+        n_unlabelled=int(unlabelled.sum()),
+        n_incomplete=int(incomplete.sum()) if missing == "drop" else 0,
+        lost_classes=lost,
     )
 
 
 # --- reading -----------------------------------------------------------------------------------
 
 
-def _read(file: Path) -> pd.DataFrame:
+def _read(file: Path, target: str | None) -> pd.DataFrame:
+    """Return the rows of a file, numbered from 1, or refuse what pandas would misread."""
     import pandas as pd
 
     endings = [ending.lower() for ending in file.suffixes]
@@ -222,13 +252,27 @@ def _read(file: Path) -> pd.DataFrame:
         rows = pd.read_parquet(file)
         rows.columns = rows.columns.map(str)
     elif ".csv" in endings or ".tsv" in endings:
-        rows = pd.read_csv(
-            file,
-            sep="\t" if ".tsv" in endings else ",",
-            index_col=False,  # else a comma at the end of each row would shift the names
-            skipinitialspace=True,
-            low_memory=False,
-        )
+        options: dict[str, Any] = {"sep": ",", "skipinitialspace": True}
+        if ".tsv" in endings:
+            options["sep"] = "\t"
+        # Of two columns with one name pandas renames the second, which would be an input.
+        names = pd.read_csv(file, header=None, nrows=1, dtype=str, **options).iloc[0]
+        if (names == target).sum() > 1:
+            raise ValueError(
+                f"{(names == target).sum()} columns are called {target!r}, the target: leave one "
+                "of this name"
+            )
+        with warnings.catch_warnings():
+            # Without an index pandas drops the last fields of longer rows, and only warns.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            try:
+                # Else a comma at the end of each row would make an index of the first column.
+                rows = pd.read_csv(file, index_col=False, low_memory=False, **options)
+            except pd.errors.ParserWarning as error:
+                raise ValueError(
+                    f"rows have more fields than the {len(names)} names in its first line: name "
+                    "each column, and quote a value that has the separator in it"
+                ) from error
     else:
         raise ValueError("its ending is none of .csv, .tsv and .parquet: write it as one of these")
     if not len(rows):
@@ -243,8 +287,8 @@ def _input_names(rows: pd.DataFrame, target: str | None, id: Collection[str]) ->
     for name in (target, *id):
         if name not in names:
             raise ValueError(
-                f"no column is called {name!r}: there are {listed(names)}; --target (in "
-                "Python target=) names the one of the labels"
+                f"no column is called {name!r}: there are {listed(names, name or '')}; --target "
+                "(in Python target=) names the one of the labels"
             )
     inputs = [name for name in names if name != target and name not in id]
     for name in inputs:

@@ -106,4 +106,6 @@ def _preparation(table: Table | None) -> dict[str, str]:
     left_out = rows_left_out(table)
     if left_out:
         facts["rows left out"] = left_out
+    if table.lost_classes:
+        facts["classes without a row that is left"] = ", ".join(table.lost_classes)
     return facts

@@ -75,11 +75,12 @@ def load_data(config: RunConfig) -> Data:
 
 
 def rows_left_out(table: Table) -> str:
-    """Say how many rows of a file are left out; empty for none."""
-    if table.n_left_out == 0:
+    """Say how many rows of a file are left out, and why; empty for none."""
+    left_out = table.n_unlabelled + table.n_incomplete
+    if left_out == 0:
         return ""
     # Pandas reads these words as no value, also where one of them is the name of a class.
     return (
-        f"{table.n_left_out} of {table.n_rows} rows, which lack a label or another value (an empty "
-        "field, NA, None or null)"
+        f"{left_out} of {table.n_rows} rows: {table.n_unlabelled} without a label (an empty field, "
+        f"NA, None or null), {table.n_incomplete} with another value missing"
     )

@@ -246,7 +246,7 @@ def test_data_that_are_not_separable_are_compared_by_errors(
     page = (there.folder / "implicit-bias-report" / "report.html").read_text("utf-8")
     assert re.search("0 or 1 for each value of.*city", page, re.DOTALL)
     for said in (page, done.err):
-        assert "3 of 60 rows, which lack a label" in said
+        assert "3 of 60 rows: 2 without a label" in said
     refused = there(f"compare {OWN} --models svm-linear --on-failure raise --out refused")
     assert (refused.status, refused.out) == (1, "")
     assert "not separable" in refused.err
@@ -343,7 +343,7 @@ def test_help_is_light() -> None:
         ("train svm-gln", 2, "gd-gln"),
         ("train --out folder.joblib", 1, "no regular file"),
         ("compare --out good.toml", 1, "good.toml"),
-        ("compare --data cut.csv.gz --target kind", 2, "end-of-stream"),
+        ("compare --data cut.csv.gz --target kind", 2, "cut.csv.gz"),
         ("compare --dataset mnist", 1, "train-images-idx3-ubyte is unusable"),
         ("sweep bad.toml", 2, "unit"),
         ("sweep good.toml --out .", 2, "no sweep"),

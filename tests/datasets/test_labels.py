@@ -42,6 +42,8 @@ def test_a_class_is_found_by_its_name() -> None:
     assert find_class(2, ["1", "2"]) == 1
     with pytest.raises(ValueError, match="no class"):
         find_class("DOG", ["dog", "Dog"])
+    with pytest.raises(ValueError, match=r"are bad, good \(did you mean good\?\)"):
+        find_class("goood", ["bad", "good"])
     assert listed([f"{k}" for k in range(12)]).endswith("8, 9, ... (12 in all)")
 
 

@@ -1,5 +1,7 @@
 """Tables of the user's own: read by pandas, and prepared by what the training rows have."""
 
+import gzip
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -73,15 +75,21 @@ DAY = pd.Timestamp("2020-01-01")
 @pytest.mark.parametrize(
     ("content", "suffix", "options", "message"),
     [
+        ("a,b,kind\n1,2,x\n4,5,6,y\n", ".csv", {"target": "kind"}, "line 3"),
+        ("a,b,kind\n1,2,3,x\n4,5,6,y\n", ".csv", {"target": "kind"}, "more fields than the 3"),
+        ("a\tkind\n1\t2\tx\n4\ty\n", ".tsv", {"target": "kind"}, "more fields than the 2"),
+        ("kind,a,kind\nx,1,y\ny,2,x\n", ".csv", {"target": "kind"}, "2 columns .* 'kind'"),
+        ("", ".csv", {"target": "kind"}, "No columns"),
         (",a,kind\n0,1,x\n1,2,y\n", ".csv", {"target": "kind"}, "no name"),
         ("a,kind\n", ".csv", {"target": "kind"}, "no rows"),
         (TABLE, ".csv", {"target": "kind"}, "3 classes"),
         (TABLE.assign(a=TABLE["a"].where(TABLE["a"] > 0)), ".csv", {"target": "kind"}, "missing"),
         (TABLE[TABLE["kind"] == "dog"], ".csv", {"target": "kind"}, "two classes .*: dog"),
-        (TABLE, ".csv", {"target": "kinds"}, "there are a, b, c, kind"),
+        (TABLE, ".csv", {"target": "kinds"}, "a, b, c, kind .did you mean kind"),
         ("", ".npz", {"target": "kind"}, "ending"),
         (TABLE.assign(a=DAY), ".parquet", {"target": "kind"}, "'a' has datetime64 values"),
         (column(["1", "", "2", "?", "3", "?"]), ".csv", {"target": "kind"}, "'.' in row 4"),
+        (column([*range(9), "99,5"]), ".csv", {"target": "kind"}, "own.csv: .* '99,5' in row 10"),
     ],
 )
 def test_what_could_be_misread_is_refused(
@@ -89,6 +97,27 @@ def test_what_could_be_misread_is_refused(
 ) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         load_own(put(tmp_path, content, suffix), **options)
+
+
+def test_a_separator_at_the_end_of_each_row_is_no_field(tmp_path: Path) -> None:
+    table = load_own(put(tmp_path, "a,b,kind\n1,2,x,\n4,5,y,\n"), "kind")
+    assert table.inputs.to_numpy().tolist() == [[1, 2], [4, 5]]
+    assert table.samples.class_names == ("x", "y")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_damaged_files_are_named(suffix: str, packed: str, tmp_path: Path) -> None:
+    """Cut, not text, or empty."""
+    file = tmp_path / f"own{suffix}{packed}"
+    table = pd.DataFrame(RNG.standard_normal((300, 4))).to_csv(index=False).encode()
+    contents = [gzip.compress(table)[:-30], gzip.compress(b""), gzip.compress(b"\xff\xfe\0" * 9)]
+    if not packed:
+        contents += [b"\xff\xfe\0" * 9, b"PAR1junkPAR1", b""]
+    for content in contents:
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match=re.escape(str(file))):
+            load_own(file, "kind")
 
 
 def test_many_classes_of_a_file(tmp_path: Path) -> None:
@@ -226,13 +255,31 @@ def test_rows_left_out_are_counted(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"in a \(3 of 30 rows\), kind \(10 of 30 rows\)"):
         load_own(file, "kind")
     dropped, filled = (load_own(file, "kind", missing=how) for how in ("drop", "median"))
-    assert (dropped.n_rows, dropped.n_left_out) == (30, 12)
-    assert (filled.n_rows, filled.n_left_out) == (30, 10)
+    assert (dropped.n_rows, dropped.n_unlabelled, dropped.n_incomplete) == (30, 10, 2)
+    assert (filled.n_rows, filled.n_unlabelled, filled.n_incomplete) == (30, 10, 0)
     assert (len(dropped.samples), len(filled.samples)) == (18, 20)
     assert dropped.samples.carried["row"].tolist() == [k for k in range(4, 31) if k % 3 != 1]
-    assert rows_left_out(dropped).startswith("12 of 30 rows")
+    assert rows_left_out(dropped).startswith("12 of 30 rows: 10 without a label")
+    assert "2 with another" in rows_left_out(dropped)
+    assert dropped.lost_classes == ()
     whole = load_own(put(tmp_path, TABLE), "kind", classes=["all"])
     assert rows_left_out(whole) == ""
+    file = put(tmp_path, content.assign(kind=["None", "x", "None"] * 10))
+    with pytest.raises(ValueError, match="two classes .* 9 of its 30 .*20 rows lack .*: x$"):
+        load_own(file, "kind", missing="drop")
+
+
+def test_a_class_that_is_lost_with_its_rows_is_named(tmp_path: Path) -> None:
+    gaps = TABLE.assign(a=TABLE["a"].where(KINDS != "emu"))
+    file = put(tmp_path, gaps)
+    with pytest.warns(UserWarning, match="no row is left of emu"):
+        table = load_own(file, "kind", classes=["all"], missing="drop")
+    assert table.lost_classes == ("emu",)
+    assert table.samples.class_names == ("Cat", "dog")
+    assert load_own(file, "kind", classes=["all"], missing="median").lost_classes == ()
+    # The error of a user who names the class is preceded by the warning that says why.
+    with pytest.warns(UserWarning, match="emu"), pytest.raises(ValueError, match="emu"):
+        load_own(file, "kind", positive=["emu"], missing="drop")
 
 
 # --- by a configuration ----------------------------------------------------------------------
