@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -51,6 +52,9 @@ def options(
 def run() -> None:
     """Run a command; an error is one line on standard error, and an exit status."""
     warnings.showwarning = show_warning
+    # The encoding of a terminal or a pipe may lack characters that a name or a number has.
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = app(standalone_mode=False)
         # Output to a full disk fails here, where the error is still one line.
@@ -59,14 +63,7 @@ def run() -> None:
         fail(error.format_message(), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         fail(STOPPED, INTERRUPTED)
-    except (
-        ValueError,
-        TypeError,
-        RuntimeError,
-        OSError,
-        ImportError,
-        MemoryError,
-    ) as error:
+    except (ValueError, TypeError, RuntimeError, OSError, ImportError, MemoryError) as error:
         fail(str(error) or type(error).__name__, 1)
     if status == INTERRUPTED:
         fail(STOPPED, INTERRUPTED)

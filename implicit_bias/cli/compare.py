@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from implicit_bias.cli import INTERRUPTED, options, output
-from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.configuration import LIMIT, RunConfig
 
 if TYPE_CHECKING:
     from implicit_bias.comparison import Comparison
@@ -81,13 +82,50 @@ def compare(
         if to_limit:
             compared |= comparison_folder.train_further(config, loaded, bar)
     command = shlex.join(["implicit-bias", *sys.argv[1:]])  # as it was typed
-    comparison, page = comparison_folder.write_comparison(folder, config, loaded, compared, command)
-    print_comparison(comparison, page, config, as_json)
+    to_train = limit_commands(sys.argv[1:])
+    comparison, page = comparison_folder.write_comparison(
+        folder, config, loaded, compared, command, to_train
+    )
+    print_comparison(comparison, page, config, to_train, as_json)
     if any(model.interrupted for model in comparison.models):
         raise typer.Exit(INTERRUPTED)
 
 
-def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_json: bool) -> None:
+def limit_commands(typed: Sequence[str]) -> dict[str, str]:
+    """Return the command that trains each network to its limit, from the words of a comparison.
+
+    For the GLN it is ``compare --to-limit``, and for the ReLU network ``train --to-limit`` with the
+    options that both commands have.
+
+    Examples
+    --------
+    >>> words = "compare --data a.csv --target kind --C 2 --units 9".split()
+    >>> for command in limit_commands(words).values():
+    ...     print(command)
+    implicit-bias compare --data a.csv --target kind --C 2 --units 9 --to-limit
+    implicit-bias train gd-relu --data a.csv --target kind --units 9 --to-limit
+    """
+    shared = []
+    is_shared = False
+    for word in typed[1:]:
+        if word.startswith("--"):
+            option = word.removeprefix("--").removeprefix("no-").split("=")[0]
+            is_shared = option.replace("-", "_") in LIMIT
+        if is_shared:
+            shared.append(word)
+    commands = {"gd-relu": ["train", "gd-relu", *shared, "--to-limit"]}
+    if "--to-limit" not in typed:
+        commands["gd-gln"] = [*typed, "--to-limit"]
+    return {name: shlex.join(["implicit-bias", *words]) for name, words in sorted(commands.items())}
+
+
+def print_comparison(
+    comparison: Comparison,
+    page: Path,
+    config: RunConfig,
+    to_train: Mapping[str, str],
+    as_json: bool,
+) -> None:
     """Print the numbers and the verdicts of a comparison, or one JSON object."""
     if as_json:
         output.print_json(
@@ -99,9 +137,9 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
             }
         )
         return
-    headings, rows = comparison.short_table()
-    output.print_table(*headings, rows=rows)
-    for conclusion in comparison.conclusions():
+    for headings, rows in comparison.short_tables():
+        output.print_table(*headings, rows=rows)
+    for conclusion in comparison.conclusions(to_train):
         output.show(str(conclusion))
     output.show(f"Report: {page}")
     output.show(f"Predictions of each sample: {page.parent / 'predictions.csv'}")

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from implicit_bias.base.atomic import check_writable, free_path
-from implicit_bias.base.wording import UNKNOWN
+from implicit_bias.base.wording import UNKNOWN, number
 from implicit_bias.base.wording import percent as write_percent
 
 # Programs that do not know the width of the terminal call it 0: all tables would be empty.
@@ -145,10 +145,11 @@ def _plain(value: Any) -> Any:
 
 
 def _cell(value: Any) -> str:
-    """Write a value for a table; a bound that is 0 or infinite says nothing, as nan does."""
-    value = _plain(value)
-    if value is None or value == "inf":
+    """Write a value for a table."""
+    if value is None:
         return UNKNOWN
+    if hasattr(value, "item"):  # a scalar of numpy
+        value = value.item()
     if isinstance(value, float):
-        return f"{value:.4g}" if value else UNKNOWN
+        return number(value)
     return str(value)

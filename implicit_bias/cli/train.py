@@ -16,7 +16,7 @@ from implicit_bias.cli.output import (
     training_bar,
     usage_errors,
 )
-from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.configuration import LIMIT_SUFFIX, WANTED_STEPS, RunConfig
 
 if TYPE_CHECKING:
     from implicit_bias.datasets.dataset import Dataset
@@ -57,7 +57,9 @@ def train(
     to_limit: Annotated[bool, typer.Option("--to-limit", help="Train towards the limit.")] = False,
     limit_steps: Annotated[
         int | None,
-        typer.Option(help="Train towards the limit, this many steps at most (else 100000)."),
+        typer.Option(
+            help=f"Train towards the limit, this many steps at most (else {WANTED_STEPS})."
+        ),
     ] = None,
     stop_at_gap: Annotated[
         float | None,
@@ -74,7 +76,8 @@ def train(
 
     With --to-limit, trains in float64 without a readout bias by accelerated full-batch descent on
     the log of the loss, or by steepest descent in another norm. --limit-steps replaces --steps;
-    --batch-size, --learning-rate and --momentum are ignored.
+    --batch-size, --learning-rate and --momentum are ignored. A picture of excess and margin is
+    saved beside the network.
     """
     config = options.configuration(context, models=(model,))
     goals = {"until_excess": until_excess, "stop_at_gap": stop_at_gap}
@@ -89,18 +92,21 @@ def train(
     from implicit_bias.training.configuration import LimitConfig
 
     if limit_steps is None:
-        limit_steps = 100_000
+        limit_steps = WANTED_STEPS
     with usage_errors():
         limit = LimitConfig(steps=limit_steps, norm=norm)  # type: ignore[arg-type]
     loaded = options.load_data(config)
     samples = loaded.parts.train
-    suffix = "-limit" if towards_limit else ""
+    suffix = LIMIT_SUFFIX if towards_limit else ""
     file = new_file(file or Path(f"{model}{suffix}.joblib"))
+    picture: Path | None = None
     if towards_limit:
+        from implicit_bias.report.figures.limit import write_limit
         from implicit_bias.runs.beside_svm import fit_beside_svm
 
         with usage_errors(), training_bar() as bar:
-            classifier, _ = fit_beside_svm(config, loaded, limit, on_progress=bar, **goals)
+            classifier, result = fit_beside_svm(config, loaded, limit, on_progress=bar, **goals)
+        picture = write_limit(file.with_name(f"{file.stem}-training.png"), result)
     else:
         from implicit_bias.estimators.networks import NetworkClassifier
         from implicit_bias.runs.models import ModelFactory
@@ -111,6 +117,8 @@ def train(
         classifier = fitted
     _save(file, classifier)
     values = {"file": file, **_facts(classifier, samples)}
+    if picture is not None:
+        values["picture"] = picture
     if as_json:
         print_json(values)
     else:
@@ -156,20 +164,25 @@ def _facts(classifier: NetworkClassifier, samples: Dataset) -> dict[str, Any]:
         facts |= found.stationarity.measures()
     if found.obstacle:
         facts["obstacle"] = found.obstacle
-    return facts | _facts_of_limit(classifier)
+    return facts | _facts_of_limit(classifier, samples)
 
 
-def _facts_of_limit(classifier: NetworkClassifier) -> dict[str, Any]:
+def _facts_of_limit(classifier: NetworkClassifier, samples: Dataset) -> dict[str, Any]:
     """Return how a training towards the limit has ended; nothing for another training."""
     from implicit_bias.training.limit import LimitResult
+    from implicit_bias.training.trainee import as_trainee
 
     result = classifier.training_
     if not isinstance(result, LimitResult):
         return {}
     last = result.history[-1]
-    return {
+    facts: dict[str, Any] = {
         "ending": result.ending.message,
         "excess": last.excess,
         "disagreement": last.disagreement,
-        "kkt_gap_in_its_norm": last.gap,
     }
+    config = result.config
+    if config.limit_norm != "l2":
+        trained = as_trainee(result.network, samples.X, samples.y, config.geometry, config.chunk)
+        facts["kkt_gap_in_its_norm"] = trained.gap()
+    return facts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.counts import CONFIDENCE, Count, PairedDifference
-from implicit_bias.base.wording import UNKNOWN, percent, percent_range, text_table
+from implicit_bias.base.wording import (
+    UNKNOWN,
+    html_table,
+    minus,
+    number,
+    percent,
+    percent_range,
+    text_table,
+)
 from implicit_bias.comparison.models import Predicts
 from implicit_bias.comparison.results import ModelResult, PairResult, first_svm
 from implicit_bias.comparison.verdict import Conclusion, Ranking, Standing, conclude
@@ -82,8 +91,14 @@ class Comparison:
         return f"Comparison({names}; {self.n_samples} samples)"
 
     def __str__(self) -> str:
-        headlines = [conclusion.headline for conclusion in self.conclusions()]
-        return "\n".join((text_table(*self.short_table()), "", *headlines))
+        parts = [text_table(*table) for table in self.short_tables()]
+        parts.append("\n".join(conclusion.headline for conclusion in self.conclusions()))
+        return "\n\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        parts = [html_table(*table) for table in self.short_tables()]
+        parts += [f"<p>{escape(conclusion.headline)}</p>" for conclusion in self.conclusions()]
+        return "".join(parts)
 
     def report(
         self, folder: str | Path, *, title: str | None = None, data_name: str = "own data"
@@ -224,17 +239,25 @@ class Comparison:
         """Whether the models are compared by their errors, and not only by their limits."""
         return self.own is not None or not any(model.history for model in self.models)
 
-    def conclusions(self) -> list[Conclusion]:
+    def conclusions(self, to_limit: Mapping[str, str] | None = None) -> list[Conclusion]:
         """Return the verdict on each trained network, or one on all models by their errors.
 
         On data of the user's own that on all models comes first: which has the lowest error.
+
+        Parameters
+        ----------
+        to_limit : mapping from name to command, optional
+            How to train the networks to their limits; by default as in Python.
         """
         conclusions = []
         if self.ranks_models:
             conclusions.append(conclude(self.ranking()))
         for model in self.models:
             if model.history:
-                conclusions.append(conclude(self.standing(model)))
+                facts = self.standing(model)
+                if to_limit is not None:
+                    facts = replace(facts, to_limit=to_limit.get(model.name, ""))
+                conclusions.append(conclude(facts))
         return conclusions
 
     def standing(self, network: ModelResult) -> Standing:
@@ -366,23 +389,46 @@ class Comparison:
         frame.insert(0, "model", names)
         return frame
 
-    def short_table(self) -> tuple[list[str], list[list[str]]]:
-        """Return headings and rows of what matters first: excess over the optimum, and errors."""
-        headings = ["model", "excess", "error", "wrong", f"{100 * CONFIDENCE:.0f} % interval"]
-        return headings, [_short_row(model) for model in self.models]
+    def short_tables(self) -> list[tuple[list[str], list[list[str]]]]:
+        """Return headings and rows of what matters first, of the models and of their pairs."""
+        headings = ["model", "error", f"{100 * CONFIDENCE:.0f} % interval"]
+        if any(model.margin for model in self.models):
+            headings += ["margin", "norm", "excess"]
+        rows = [_short_row(model)[: len(headings)] for model in self.models]
+        tables = [(headings, rows)]
+        if self.pairs:
+            pairs = []
+            for pair in self.pairs:
+                found = percent(pair.disagreement, space=" ")
+                by_chance = percent(pair.by_chance, space=" ")
+                pairs.append([pair.first, pair.second, found, by_chance])
+            tables.append((["first model", "second model", "disagreement", "by chance"], pairs))
+        return tables
 
 
 def _short_row(model: ModelResult) -> list[str]:
-    """Write the numbers of a model; a soft margin has the excess of another program, with its C."""
-    excess = percent(model.excess, space=" ")
+    """Write error, normalized margin, norm at unit margin and excess of a model.
+
+    A soft margin has the excess of another program, and its C beside it.
+    """
+    error = UNKNOWN
+    interval = UNKNOWN
+    margin = UNKNOWN
+    norm = UNKNOWN
+    excess = UNKNOWN
+    if model.has_predictor:
+        error = percent(model.error, space=" ")
+        interval = percent_range(*model.count.interval, space=" ")
+        if model.margin is not None:
+            margin = minus(number(model.margin.min_margin))
+    if model.margin is not None:
+        norm = number(model.margin.norm)
+        excess = percent(model.excess, space=" ")
     if model.inseparable:
         excess = "not separable"
     elif model.soft_margin:
         excess += f" (C = {C_in_words(model.known_margin.C)})"
-    if not model.has_predictor:
-        return [model.name, excess, UNKNOWN, UNKNOWN, UNKNOWN]
-    interval = percent_range(*model.count.interval, space=" ")
-    return [model.name, excess, percent(model.error, space=" "), str(model.count), interval]
+    return [model.name, error, interval, margin, norm, excess]
 
 
 def _dead_units(network: ModelResult, svm: ModelResult) -> int:

@@ -156,6 +156,8 @@ class Standing:
     geometry : str
         The norm in which training is steepest descent, such as "l2" for gradient descent and
         "linf" for Adam or sign descent.
+    to_limit : str
+        How to train the network to its limit; empty where there is no way.
 
     Examples
     --------
@@ -179,6 +181,7 @@ class Standing:
     relaxed: bool = False
     local: bool = False
     geometry: str = "l2"
+    to_limit: str = WORDS["to_limit"]
 
     @property
     def verdict(self) -> Verdict:
@@ -265,7 +268,7 @@ def conclude(facts: Standing | Ranking) -> Conclusion:
     >>> print(conclude(Standing(network="net", svm="svm", excess=1.36)))
     net has not converged to its SVM: its norm at unit margin is 136 % above the certified minimum \
 (42 % of the maximum margin).
-    To train it to its limit: --to-limit (in Python train_to_limit).
+    To train net to its limit: fit_by(X, y, implicit_bias.train_to_limit)
     """
     words = WORDS["verdicts"][facts.verdict.value]
     found = words["found"]
@@ -303,6 +306,7 @@ def _values_of_standing(facts: Standing) -> dict[str, str]:
         "C": facts.soft,
         "geometry": facts.geometry,
         "samples": _samples(facts.held_out),
+        "to_limit": facts.to_limit,
         "train_wrong": "some",
         "dead": str(facts.dead),
         "close": percent(CLOSE, space=" "),

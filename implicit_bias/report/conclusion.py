@@ -14,7 +14,7 @@ __all__ = ["Conclusion", "Standing", "as_code", "conclude", "linked"]
 
 
 def linked(message: Message, defined: Container[str]) -> Markup:
-    """Write a sentence whose numbers link to their definitions.
+    """Write a sentence whose numbers link to their definitions, and whose command is code.
 
     Examples
     --------
@@ -22,10 +22,13 @@ def linked(message: Message, defined: Container[str]) -> Markup:
     >>> print(linked(message, defined={"error"}))
     &lt;b&gt;: <a href="#def-error">3 of 9</a> wrong
     """
-    # No line of a page ends between a number and its percent sign.
+    # No line of a page ends between a number and its percent sign; a command stays as it is typed.
     per_cent = f"{NO_BREAK}%"
     values: dict[str, Markup] = {}
     for name, value in message.values.items():
+        if name == "to_limit":
+            values[name] = as_code(value)
+            continue
         values[name] = escape(value.replace(" %", per_cent))
         if name in defined:
             values[name] = Markup('<a href="#def-{}">{}</a>').format(name, values[name])

@@ -63,6 +63,7 @@ def write_report(
     title: str | None = None,
     facts: Mapping[str, str] | None = None,
     command: str = "",
+    to_limit: Mapping[str, str] | None = None,
     meanings: Mapping[str, str] | None = None,
 ) -> Path:
     """Write the page, the tables and the figures of a comparison.
@@ -85,6 +86,8 @@ def write_report(
         What else to state of the run: seeds, versions.
     command : str
         The command that makes the page again; empty where there is none.
+    to_limit : mapping from name to command, optional
+        How to train the networks to their limits; by default as in Python.
     meanings : mapping from name to text, optional
         What the names of the models mean; by default norm, gates and C of each.
 
@@ -128,7 +131,7 @@ def write_report(
         meanings=meanings or programs_in_words(comparison),
         made=f"{datetime.now(UTC):%Y-%m-%d}",
         command=as_code(command),
-        conclusions=comparison.conclusions(),
+        conclusions=comparison.conclusions(to_limit),
         facts=data_facts(train, evaluation, facts or {}),
         linked=partial(linked, defined=defined),
         tables=shown,

@@ -31,11 +31,6 @@ from implicit_bias.training.limit import (
     train_to_limit,
 )
 
-# Most steps of a training towards the limit where no other number is asked for.
-WANTED_STEPS = 100_000
-# What the name of a model ends with that was trained towards its limit.
-LIMIT_SUFFIX = "-limit"
-
 
 def train_beside_svm(
     network: Network,

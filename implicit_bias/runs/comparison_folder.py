@@ -13,8 +13,15 @@ from implicit_bias.datasets.table import Table, text_columns
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.report.page import WRITTEN, write_report
 from implicit_bias.report.words import names_of
-from implicit_bias.runs.beside_svm import LIMIT_SUFFIX, WANTED_STEPS, fit_beside_svm
-from implicit_bias.runs.configuration import ARCHITECTURE, DATA, MODEL_MEANINGS, RunConfig
+from implicit_bias.runs.beside_svm import fit_beside_svm
+from implicit_bias.runs.configuration import (
+    LIMIT,
+    LIMIT_SUFFIX,
+    MODEL_MEANINGS,
+    WANTED_EXCESS,
+    WANTED_STEPS,
+    RunConfig,
+)
 from implicit_bias.runs.data import Data, rows_left_out
 from implicit_bias.training.history import OnProgress
 from implicit_bias.training.limit import LimitConfig
@@ -24,8 +31,6 @@ FACTS = (
     *("missing", "standardize", "units", "hyperplanes", "threshold", "C", "steps", "batch_size"),
     *("learning_rate", "momentum", "seed", "split_seed", "solver", "tol"),
 )
-# Excess down to which the network of a comparison is trained further.
-WANTED_EXCESS = 0.01
 
 
 def free_folder(folder: Path) -> Path:
@@ -46,7 +51,7 @@ def train_further(
     """Continue the training of a comparison's GLN, if it has one, until it is near its SVM."""
     if "gd-gln" not in config.models:
         return {}
-    alone = RunConfig(models=("gd-gln",), **config.chosen(*DATA, *ARCHITECTURE, "device"))
+    alone = RunConfig(models=("gd-gln",), **config.chosen(*LIMIT))
     limit = LimitConfig(steps=WANTED_STEPS)
     network, _ = fit_beside_svm(
         alone, data, limit, until_excess=WANTED_EXCESS, on_progress=on_progress
@@ -60,10 +65,11 @@ def write_comparison(
     data: Data,
     models: Mapping[str, BinaryClassifier],
     command: str = "",
+    to_limit: Mapping[str, str] | None = None,
 ) -> tuple[Comparison, Path]:
     """Compare fitted models, write report and tables into the folder, and return the page, too.
 
-    ``command`` is what the user typed.
+    ``command`` is what the user typed, ``to_limit`` what trains each network to its limit.
     """
     comparison = data.compare(models)
     facts: dict[str, str] = {}
@@ -90,6 +96,7 @@ def write_comparison(
         evaluation=data.parts.validation,
         facts=facts,
         command=command,
+        to_limit=to_limit,
         meanings=meanings,
     )
     return comparison, page

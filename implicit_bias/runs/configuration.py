@@ -36,6 +36,14 @@ DATA = (
 )
 ARCHITECTURE = ("units", "hyperplanes", "threshold", "seed")
 TRAINING = ("steps", "batch_size", "learning_rate", "momentum", "optimizer")
+# Those that a training towards the limit takes.
+LIMIT = (*DATA, *ARCHITECTURE, "device")
+
+# What the name of a model ends with that was trained towards its limit, the excess that is wanted
+# there, and the most steps where no other number is asked for.
+LIMIT_SUFFIX = "-limit"
+WANTED_EXCESS = 0.01
+WANTED_STEPS = 100_000
 
 Labels: TypeAlias = tuple[int, ...] | tuple[str, ...]
 

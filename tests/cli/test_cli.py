@@ -254,13 +254,14 @@ def test_data_that_are_not_separable_are_compared_by_errors(
 
 @pytest.mark.slow
 def test_compare_trains_on(shell: Shell) -> None:
-    """One report has the network as it was trained, and near its limit."""
+    """One report has the network as it was trained and near its limit, and advises no training."""
     done = shell.json("compare --units 4 --steps 50 --models gd-gln,svm-gln --to-limit")
     excess = {row["model"]: float(row["excess"]) for row in done["models"]}
     assert excess["gd-gln-limit"] <= 0.01 < excess["gd-gln"]
     folder = shell.folder / "implicit-bias-report"
     page = (folder / "report.html").read_text("utf-8")
     assert "--to-limit" in page
+    assert "to its limit:" not in page
     assert "gd-gln-limit has converged to its SVM" in page
 
 
@@ -393,6 +394,20 @@ def test_a_full_disk_is_one_line(words: str, size: int, shell: Shell) -> None:
     assert "Traceback" not in done.err
 
 
+def test_what_an_encoding_lacks_is_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the work ends in an error of its last line."""
+    screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.chdir(tmp_path)
+    words = f"train {BLOBS} --steps 9 --out \u00e9.joblib"
+    monkeypatch.setattr(sys, "argv", ["implicit-bias", *words.split()])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code
+    screen.seek(0)
+    assert r"\xe9.joblib" in screen.read()
+
+
 def test_the_package_is_a_program() -> None:
     done = subprocess.run(  # a process of its own, from its start to its exit status
         [sys.executable, "-m", "implicit_bias", "--version"],
@@ -418,6 +433,7 @@ def test_training_towards_the_limit_keeps_the_trained_model(shell: Shell) -> Non
     assert joblib.load(shell.folder / "gd-gln-limit.joblib").history()[-1].step == 20
     third = shell.json(f"{train} --limit-steps 5")
     assert third["file"] == "gd-gln-limit-2.joblib"
+    assert third["picture"] == "gd-gln-limit-2-training.png"
 
 
 @pytest.mark.slow
@@ -440,9 +456,12 @@ def test_train_until_excess(shell: Shell) -> None:
     short = shell.json(f"{goal} --limit-steps 20 --out short.joblib")
     assert (short["steps"], short["ending"]) == (20, Ending.STEPS.message)
     assert short["excess"] > 0.01
+    shown = shell(f"{goal} --limit-steps 20 --out sub/short.joblib")
+    assert "sub/short-training.png" in shown.out
     found = shell.json(goal)
     assert found["ending"] == Ending.REACHED.message
     assert 0.0 < found["excess"] <= 0.01
+    assert (shell.folder / found["picture"]).read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """What a comparison answers, prints and tabulates."""
 
 from dataclasses import replace
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.dummy import DummyClassifier
 
 from comparison.samples import TEST, TRAIN, compared, fitted_models
 from implicit_bias import GLNSVC, MaxMarginSVC, compare
+from implicit_bias.base.wording import minus, number, percent
 from implicit_bias.comparison import first_svm
 from implicit_bias.datasets import Dataset, Split
 
@@ -49,13 +51,29 @@ def test_models_and_pairs_by_name() -> None:
 
 
 def test_a_comparison_prints_a_table_and_its_verdict() -> None:
-    table, verdict = str(compared()).split("\n\n")
-    rows = table.splitlines()[1:]
+    table, pairs, verdict = str(compared()).split("\n\n")
+    heading, *rows = table.splitlines()
+    assert heading.split() == "model error 95 % interval margin norm excess".split()
     assert [row.split()[0] for row in rows] == list(fitted_models())
-    count = compared().model("svm").count
-    assert f"{count.count} of {count.total}" in rows[0]
+    svm = compared().model("svm")
+    margin = svm.known_margin
+    for value in (
+        percent(svm.error, space=" "),
+        minus(number(margin.min_margin)),
+        number(margin.norm),
+    ):
+        assert value in rows[0]
+    for pair, row in zip(compared().pairs, pairs.splitlines()[1:], strict=True):
+        assert row.startswith(pair.first)
+        assert percent(pair.disagreement, space=" ") in row
     (conclusion,) = compared().conclusions()  # of the only network
     assert verdict == conclusion.headline
+    page = compared()._repr_html_()
+    assert page.count("<tr>") == 2 + len(fitted_models()) + len(compared().pairs)
+    assert escape(conclusion.headline) in page
+    named = compare({"<b>": fitted_models()["svm"]}, TEST.X, TEST.y)
+    assert "&lt;b&gt;" in named._repr_html_()
+    assert str(named).splitlines()[0].split()[-1] == "interval"  # no margins, and no pairs
     assert "svm, l2, network" in repr(compared())
     assert all(len(repr(model)) < 600 for model in compared().models)
 

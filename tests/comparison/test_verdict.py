@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from comparison.samples import TEST, TRAIN, compared, fitted_models
 from example_modules import known
 from implicit_bias.base.counts import Count, PairedDifference
 from implicit_bias.comparison.verdict import (
+    WORDS,
     Conclusion,
     Ranking,
     Standing,
@@ -34,6 +36,7 @@ STANDING = Standing(
     wrong=Count(2, 100),
     agreement=Count(90, 100),
     by_chance=0.8,
+    to_limit="python go.py",
 )
 
 
@@ -66,7 +69,7 @@ def test_verdict_on_a_network(changes: dict[str, Any], verdict: Verdict) -> None
     assert 1 <= len(conclusion.lines) <= 3
     assert "net" in conclusion.headline
     advised = verdict in (Verdict.NOT_CONVERGED, Verdict.NOT_SEPARATED)
-    assert ("--to-limit" in str(conclusion)) is advised
+    assert ("python go.py" in str(conclusion)) is advised
 
 
 def test_what_is_stated_of_a_network() -> None:
@@ -76,8 +79,8 @@ def test_what_is_stated_of_a_network() -> None:
     for number in ("90 of 100", "90 %", "83 to 94 %", "80 %"):
         assert number in agreement
     # Of what is not known nothing is stated.
-    alone = replace(STANDING, agreement=None, wrong=None)
-    assert len(conclude(alone).lines) == 2
+    alone = replace(STANDING, agreement=None, wrong=None, to_limit="")
+    assert [str(line) for line in conclude(alone).lines] == [found]
     assert "final gates" in conclude(replace(STANDING, gates_moved=True)).headline
 
 
@@ -253,3 +256,20 @@ def test_a_converged_network_and_one_with_a_dead_unit() -> None:
     assert conclusion(small).verdict in (Verdict.NOT_CONVERGED, Verdict.NOT_SEPARATED)
     dead.training_ = trainer(dead.network_, *train)
     assert conclusion(dead).verdict is Verdict.DEAD_UNITS
+
+
+def test_each_network_is_advised_how_to_train_it() -> None:
+    """Where nothing is given, as in Python; where no way is given for it, not at all."""
+    network = replace(compared().model("network"), train_wrong=Count(1, 9))
+    others = [model for model in compared().models if model.name != "network"]
+    comparison = replace(compared(), models=(network, *others))
+    for given, advice in ((None, "train_to_limit"), ({"network": "go on"}, "go on")):
+        assert advice in str(only(comparison.conclusions(given)))
+    assert "To train" not in str(only(comparison.conclusions({"other": "go on"})))
+
+
+def test_advice_in_python_runs() -> None:
+    trainers: list[Any] = []
+    network = SimpleNamespace(fit_by=lambda X, y, trainer: trainers.append(trainer))
+    exec(f"network.{WORDS['to_limit']}", {"implicit_bias": ib, "network": network, "X": 0, "y": 0})
+    assert trainers == [ib.train_to_limit]

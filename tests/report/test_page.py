@@ -1,6 +1,8 @@
 """The page: whole, true to the comparison, safe to open, and readable on a phone."""
 
+import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any, cast
 
@@ -233,6 +235,108 @@ def test_a_report_replaces_no_file_of_another_origin(tmp_path: Path) -> None:
     assert holiday.read_bytes() == b"mine"
     for _ in range(2):
         assert one.report(tmp_path / "mine").is_file()
+
+
+# --- a browser -----------------------------------------------------------------------------------
+
+HARNESS = """<!doctype html>
+<body style="margin:0">
+<iframe src="{url}" style="border:0;width:{width}px;height:900px"></iframe>
+<script>
+const look = (page, width) => {{ {script} }};
+onload = () => {{
+  const page = document.querySelector("iframe").contentDocument;
+  document.documentElement.dataset.found = JSON.stringify(look(page, {width}));
+}};
+</script>
+"""
+MEASURE = """
+  const all = (what) => [...page.querySelectorAll(what)];
+  return {
+    width: page.documentElement.scrollWidth,
+    broken: [...page.images].filter((image) => !image.naturalWidth).length,
+    cut: all("p, figure, img, dl, nav, .scroll")
+      .filter((element) => element.getBoundingClientRect().right > width).length,
+    hidden: all(".scroll").filter((element) => element.scrollWidth > element.clientWidth).length,
+  };
+"""
+
+
+def seen(report: Report, script: str, folder: Path, width: int = max(WIDTHS)) -> Any:
+    """Open a page in a frame of the browser, and return what a script finds there."""
+    harness = folder / "harness.html"
+    content = HARNESS.format(url=report.path.as_uri(), width=width, script=script)
+    harness.write_text(content, encoding="utf-8")
+    (found,) = Page(opened(harness, folder)).attributes("html", "data-found")
+    return json.loads(found)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a chromium binary")
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["digits", "plane"])
+def test_nothing_is_cut_off_in_a_browser(
+    name: str, width: int, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    report: Report = request.getfixturevalue(name)
+    found = seen(report, MEASURE, tmp_path, width)
+    assert (found["width"], found["broken"], found["cut"]) == (width, 0, 0)
+    if width == max(WIDTHS):
+        assert found["hidden"] == 0  # all columns are seen without scrolling
+
+
+def opened(page: Path, folder: Path, *flags: str) -> str:
+    """Open a page in the browser, and return its document once its scripts are done."""
+    options = [
+        *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
+        *("--disable-background-networking", "--allow-file-access-from-files"),
+        *("--hide-scrollbars", "--enable-logging=stderr", "--v=0"),
+        *(f"--user-data-dir={folder / 'profile'}", "--window-size=1400,1000"),
+        *("--virtual-time-budget=20000", *flags, "--dump-dom", page.as_uri()),
+    ]
+    ran = subprocess.run(
+        [str(CHROMIUM), *options], capture_output=True, text=True, timeout=120, check=True
+    )
+    # The browser's own pages say so where there is no network.
+    told = [line for line in ran.stderr.splitlines() if "CONSOLE" in line]
+    assert [line for line in told if "source: chrome://" not in line] == []
+    return ran.stdout
+
+
+RUN_AXE = """
+<script>{axe}</script>
+<script>
+axe.run(document, {{runOnly: ["wcag2a", "wcag2aa", "best-practice"]}}).then((found) => {{
+  const said = found.violations.map((v) => v.id + " " + v.nodes[0].html.slice(0, 200));
+  document.documentElement.dataset.found =
+    JSON.stringify({{passed: found.passes.map((rule) => rule.id), violations: said}});
+}});
+</script>
+"""
+DARK = "--blink-settings=preferredColorScheme=0"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a chromium binary")
+@pytest.mark.parametrize("flags", [(), (DARK,)], ids=["light", "dark"])
+@pytest.mark.parametrize("name", ["digits", "plane"])
+def test_a_screen_reader_can_follow(
+    name: str, flags: tuple[str, ...], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """By axe, which judges names, roles, headings, landmarks and contrast."""
+    package = pytest.importorskip("axe_core_python")
+    axe = (Path(package.__file__).parent / "axe.min.js").read_text("utf-8")
+    report: Report = request.getfixturevalue(name)
+    html = report.path.read_text("utf-8")
+    start = html.index("<meta http-equiv")
+    policy = html[start : html.index(">", start) + 1]
+    copy_of = tmp_path / "page.html"  # without the policy, under which axe could not run
+    html = html.replace(policy, "").replace("</body>", RUN_AXE.format(axe=axe) + "</body>")
+    copy_of.write_text(html, encoding="utf-8")
+    (found,) = Page(opened(copy_of, tmp_path, *flags)).attributes("html", "data-found")
+    result = json.loads(found)
+    assert result["violations"] == []
+    assert {"color-contrast", "image-alt", "heading-order"} <= set(result["passed"])
 
 
 @pytest.mark.slow

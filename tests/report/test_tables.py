@@ -113,12 +113,13 @@ def test_soft_margins_and_trained_gates(moons: Report) -> None:
 
 
 def test_sentences_on_a_page_are_escaped_and_linked() -> None:
-    values = {"network": "<b>{error}", "error": "3 %"}
-    message = Message("{network}: {error} & more", values)
+    values = {"network": "<b>{error}", "error": "3 %", "to_limit": "go --to-limit 'a %'"}
+    message = Message("{network}: {error} & {to_limit}", values)
     assert linked(message, {"error"}) == (
-        '&lt;b&gt;{error}: <a href="#def-error">3\u00a0%</a> &amp; more'
+        '&lt;b&gt;{error}: <a href="#def-error">3\u00a0%</a> &amp; '
+        "<code>go <span>--to-limit</span> &#39;a %&#39;</code>"
     )
-    assert str(message) == "<b>{error}: 3 % & more"
+    assert str(message) == "<b>{error}: 3 % & go --to-limit 'a %'"
 
 
 @pytest.mark.parametrize(

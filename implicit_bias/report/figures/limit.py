@@ -1,0 +1,61 @@
+"""A training towards the limit: how near the network has come, against the steps."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from implicit_bias.base.atomic import write_atomically
+from implicit_bias.report.style import BLUE, HEIGHT, VERMILION, WIDTH, logarithmic, look, style
+from implicit_bias.training.limit import LimitResult
+
+# What tends to 0 in the limit; each is known of some networks only.
+DISTANCES = {
+    "excess": "norm / minimum − 1",
+    "gap": "KKT gap in the norm of the training",
+    "residual": "KKT residual",
+}
+
+
+def write_limit(file: Path, result: LimitResult) -> Path:
+    """Write the figure of a training (PNG) and return its file."""
+    with style():
+        figure = draw_limit(result)
+        write_atomically(file, partial(figure.savefig, format="png", metadata={"Software": None}))
+    return file
+
+
+def draw_limit(result: LimitResult) -> Figure:
+    """Draw the normalized margin beside its upper bound, and what tends to 0, where it is known."""
+    frame = result.frame()
+    frame = frame[frame["step"] > 0]
+    curves = {}
+    for column, label in DISTANCES.items():
+        if column in frame:
+            shown = frame[np.isfinite(frame[column]) & (frame[column] > 0)]
+            if len(shown):
+                curves[label] = (shown["step"], shown[column])
+
+    panels = 1 + bool(curves)
+    figure = Figure(figsize=(panels * WIDTH, HEIGHT), layout="constrained")
+    margins, *others = figure.subplots(1, panels, squeeze=False)[0]
+    margins.plot(frame["step"], frame["normalised_margin"], color=BLUE, label="margin / norm")
+    known = frame[np.isfinite(frame["excess"])]
+    if len(known):
+        # excess = norm / margin / minimum − 1, so the bound 1 / minimum is the same at each point.
+        last = known.iloc[-1]
+        bound = last["normalised_margin"] * (1.0 + last["excess"])
+        margins.axhline(bound, color=VERMILION, linestyle="--", label="1 / certified minimum norm")
+    margins.set(xlabel="step", xscale="log", title="Normalized margin")
+    margins.xaxis.set_major_formatter("{x:g}")
+    margins.legend(loc="best")
+
+    for ax in others:
+        for number, (label, (steps, values)) in enumerate(curves.items()):
+            look_of = look(number)
+            ax.plot(steps, values, look_of.line, color=look_of.colour, label=label)
+        logarithmic(ax)
+        ax.set(xlabel="step", title="Distance from the limit")
+        ax.legend(loc="best")
+    return figure
