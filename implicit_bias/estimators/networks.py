@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 
 # The largest step of gradient descent that "auto" takes, times the inputs' norm.
 LARGEST_STEP = 2.0
+UNFITTED = (
+    "this %(name)s is not fitted: fit it first; and where scikit-learn clones (grid search, "
+    "cross-validation), which un-fits, pass its network_"
+)
 
 
 def _is_logistic(model: NetworkClassifier) -> bool:
@@ -262,12 +266,12 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
 
     def gating(self) -> Gating:
         """Gates that the network has now."""
-        check_is_fitted(self)
+        check_is_fitted(self, msg=UNFITTED)
         return self.network_.gating()
 
     def hidden_activations(self, X: ArrayLike) -> Array:
         """Activations of the last hidden layer, shape (n, H), of all networks side by side."""
-        check_is_fitted(self)
+        check_is_fitted(self, msg=UNFITTED)
         return self.network_.hidden_activations(X)
 
     def margin_view(self) -> base.FittedMargin | None:

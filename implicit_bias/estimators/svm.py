@@ -216,6 +216,12 @@ class MarginSVC(base.BinaryClassifier, ABC):
         return self.solution_.support
 
     @property
+    def support_vectors_(self) -> Array:
+        """Inputs of the support vectors (n_support, D); of a hidden layer its activations."""
+        kept = np.delete(np.arange(len(self.solution_.alpha)), self.dropped_)
+        return self.solution_.problem.X[np.searchsorted(kept, self.support_)]
+
+    @property
     def group_norms_(self) -> Array:
         """||zeta_g|| of each group, shape (G,): 0 for inactive groups.
 

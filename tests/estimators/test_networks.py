@@ -100,7 +100,7 @@ def test_svms_on_learned_gates_and_on_the_hidden_layer() -> None:
         ib.HiddenLayerSVC(network.network_, C=10.0),
     ):
         assert cross_val_score(model, MOONS.X, MOONS.y, cv=3).mean() > 0.8
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match="network_"):
         clone(ib.HiddenLayerSVC(network)).fit(MOONS.X, MOONS.y)
 
 

@@ -98,6 +98,7 @@ def test_fitted_attributes() -> None:
     assert np.delete(margins, model.support_).min() > 1 + 1e-5
     assert model.group_norms_.sum() == pytest.approx(model.solution_.certificate.upper)
     np.testing.assert_array_equal(np.sign(model.dual_coef_[0]), MOONS.y[model.support_])
+    np.testing.assert_array_equal(model.support_vectors_, MOONS.X[model.support_])
 
 
 def test_one_unit_is_the_shallow_network() -> None:
@@ -256,6 +257,8 @@ def test_weights_are_repetitions(name: str, y: Any) -> None:
     assert (weighted.solution_.alpha.reshape(N, -1).sum(axis=1) <= W * (1 + 1e-12)).all()
     np.testing.assert_array_equal(weighted.fitted_C_, W[W > 0])
     assert not set(weighted.support_) & set(weighted.dropped_)
+    if name != "hidden":
+        np.testing.assert_array_equal(weighted.support_vectors_, NOISY[weighted.support_])
 
 
 def test_no_weight_is_no_sample() -> None:
