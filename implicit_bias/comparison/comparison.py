@@ -396,12 +396,13 @@ class Comparison:
             headings += ["margin", "norm", "excess"]
         rows = [_short_row(model)[: len(headings)] for model in self.models]
         tables = [(headings, rows)]
-        if self.pairs:
-            pairs = []
-            for pair in self.pairs:
+        pairs = []
+        for pair in self.pairs:
+            if math.isfinite(pair.disagreement):  # both have a predictor
                 found = percent(pair.disagreement, space=" ")
                 by_chance = percent(pair.by_chance, space=" ")
                 pairs.append([pair.first, pair.second, found, by_chance])
+        if pairs:
             tables.append((["first model", "second model", "disagreement", "by chance"], pairs))
         return tables
 
@@ -421,9 +422,8 @@ def _short_row(model: ModelResult) -> list[str]:
         interval = percent_range(*model.count.interval, space=" ")
         if model.margin is not None:
             margin = minus(number(model.margin.min_margin))
-    if model.margin is not None:
-        norm = number(model.margin.norm)
-        excess = percent(model.excess, space=" ")
+            norm = number(model.margin.norm)
+            excess = percent(model.excess, space=" ")
     if model.inseparable:
         excess = "not separable"
     elif model.soft_margin:

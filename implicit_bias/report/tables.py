@@ -116,7 +116,7 @@ def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
         if differences["left_open"].any():
             notes.append(WORDS["notes"]["not_decided"])
         found += [
-            _table("Pairs of models", comparison.pair_frame()),
+            _table("Pairs of models", comparison.pair_frame().dropna(subset="disagreement")),
             _table("Differences of errors", differences, notes),
         ]
     by_class = pd.DataFrame(_errors_by_class(comparison, names))

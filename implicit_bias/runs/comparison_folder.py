@@ -28,7 +28,7 @@ from implicit_bias.training.limit import LimitConfig
 
 # Fields of the configuration that a page states.
 FACTS = (
-    *("missing", "standardize", "units", "hyperplanes", "threshold", "C", "steps", "batch_size"),
+    *("standardize", "units", "hyperplanes", "threshold", "C", "steps", "batch_size"),
     *("learning_rate", "momentum", "seed", "split_seed", "solver", "tol"),
 )
 
@@ -78,7 +78,7 @@ def write_comparison(
             facts[name.replace("_", " ")] = str(value)
     facts |= {
         "intercept": "none: the inputs carry a constant 1, which counts in the norm",
-        **_preparation(data.table),
+        **_preparation(data.table, config.missing),
         "optimizer": f"{config.optimizer}: {limit_words(config.optimizer)}",
         "versions": f"torch {torch.__version__}, numpy {np.__version__}",
     }
@@ -102,11 +102,12 @@ def write_comparison(
     return comparison, page
 
 
-def _preparation(table: Table | None) -> dict[str, str]:
+def _preparation(table: Table | None, missing: str) -> dict[str, str]:
     """Say what was done to the rows and columns of a file of the user's own."""
     facts: dict[str, str] = {}
     if table is None:
         return facts
+    facts["missing values"] = missing
     text = text_columns(table.inputs)
     if text:
         facts["0 or 1 for each value of"] = ", ".join(text)

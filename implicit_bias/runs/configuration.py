@@ -103,6 +103,7 @@ class RunConfig:
         from implicit_bias.base.validation import (
             check_choice,
             check_count,
+            check_flag,
             check_number,
         )
         from implicit_bias.solvers import Tolerances
@@ -125,6 +126,7 @@ class RunConfig:
 
         check_choice(self.dataset, "dataset", options.DATASET_NAMES)
         check_choice(self.missing, "missing", get_args(options.Missing))
+        check_flag(self.standardize, "standardize")
         if self.train_size is not None:
             check_count(self.train_size, "train_size")
         check_count(self.split_seed, "split_seed", options.SMALLEST_SEED, options.LARGEST_SEED)
