@@ -83,9 +83,12 @@ def compare(
     >>> models = {"gated": GLNSVC(3, random_state=0).fit(X, y), "linear": MaxMarginSVC().fit(X, y)}
     >>> result = compare(models, moons.validation.X, moons.validation.y, train=(X, y))
     >>> print(result)
-    model   excess     error  wrong    95 % interval
-    gated   < 0.001 %  0 %    0 of 12  0 to 24 %
-    linear  < 0.001 %  0 %    0 of 12  0 to 24 %
+    model   error  95 % interval  margin  norm   excess
+    gated   0 %    0 to 24 %      0.7595  1.317  < 0.001 %
+    linear  0 %    0 to 24 %      0.8282  1.207  < 0.001 %
+    <BLANKLINE>
+    first model  second model  disagreement  by chance
+    gated        linear        0 %           0 %
     <BLANKLINE>
     No model has a significantly lower error than all others: gated misclassifies 0 of 12 test \
 samples (0 %); its difference from linear is not significant (McNemar’s exact test).
@@ -94,6 +97,14 @@ samples (0 %); its difference from linear is not significant (McNemar’s exact 
     # Checks: the models are checked here, their labels and inputs by their own `predictions`.
     if not isinstance(models, Mapping):
         raise TypeError('models must be a mapping from names to classifiers, as {"svm": svm}')
+    for name, model in models.items():
+        if not isinstance(model, Predicts):
+            raise TypeError(
+                f"{name!r} is a {type(model).__name__}, which has no predict(X): pass a fitted "
+                "classifier (a torch module on its own is measured by diagnose)"
+            )
+    if train is not None and not (isinstance(train, tuple | list) and len(train) == 2):
+        raise ValueError("train must be a pair: pass the inputs and their labels, train=(X, y)")
     labels = labels_of_any_type(y)
     if not models or len(labels) == 0:
         raise ValueError("compare needs at least one fitted model and one test sample")

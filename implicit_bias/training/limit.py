@@ -76,7 +76,7 @@ and Telgarsky (2021) for the rate 1/k^2 of the margin of linear predictors.
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -175,6 +175,10 @@ class LimitPoint(HistoryPoint):
     measures: Mapping[str, float] = field(default_factory=dict)
 
 
+# What a history has of its own, so that no measure may have these names.
+COLUMNS = {"normalised_margin"}.union(column.name for column in fields(LimitPoint))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class LimitResult(Result[LimitConfig, LimitPoint]):
     """A training towards the limit."""
@@ -257,7 +261,7 @@ def train_to_limit(
     ValueError
         NaN, shapes that do not fit, other labels, a module that is not float64 or whose outputs
         depend on the rest of the batch, a log loss that is not finite at the start, an excess
-        without an optimum; optimizers of no norm
+        without an optimum, a measure named like a column of the history; optimizers of no norm
         that is known, without a trained parameter, or of another norm than the configuration asks
         for.
     HomogeneityError
@@ -358,6 +362,11 @@ def train_to_limit(
             measures = dict[str, float]()
             if measure is not None:
                 measures = {name: float(value) for name, value in measure(module).items()}
+                clashes = sorted(COLUMNS & measures.keys())
+                if clashes:
+                    raise ValueError(
+                        f"the history has columns {clashes} of its own: rename those measures"
+                    )
             disagreement = math.nan
             if reference is not None:
                 theirs = torch.tensor(reference.decision, device=trainee.labels.device)

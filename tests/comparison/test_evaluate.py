@@ -232,9 +232,11 @@ SVM = MaxMarginSVC()
     ("models", "y", "train", "error", "word"),
     [
         (SVM, [1], None, TypeError, "mapping"),
+        ({"svm": 3}, [1], None, TypeError, "int"),
         ({}, [1], None, ValueError, "model"),
         ({"svm": SVM}, [], None, ValueError, "sample"),
         ({"svm": SVM}, [[1]], None, ValueError, "label"),
+        ({"svm": SVM}, [1], ([[1.0]],), ValueError, "pair"),
     ],
 )
 def test_what_is_compared_is_checked(

@@ -381,6 +381,7 @@ def test_margin_leaves_the_bias_out() -> None:
         ({"stop_at_gap": 0.0}, "stop_at_gap"),
         ({"max_seconds": 0.0}, "max_seconds"),
         ({"reference": ComparisonPredictor(X[:, :1], Y)}, "features"),
+        ({"measure": lambda n: {"norm": 1.0}}, "norm"),
     ],
 )
 def test_bad_use_is_refused(options: dict[str, Any], word: str) -> None:
