@@ -22,7 +22,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "_templates"]
+exclude_patterns = ["_build", "_templates", "paper"]
 templates_path = ["_templates"]
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3

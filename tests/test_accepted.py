@@ -1,4 +1,4 @@
-"""The table "What is accepted" of README is what the code does, row by row."""
+"""The table "What is accepted" of the documentation is what the code does, row by row."""
 
 import copy
 import re
@@ -139,8 +139,8 @@ COLUMNS: dict[str, list[Callable[..., object]]] = {
 
 
 def table() -> dict[str, list[str]]:
-    """Cells of README's table by the first one of their row."""
-    page = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+    """Cells of the page's table by the first one of their row."""
+    page = (Path(__file__).parents[1] / "docs/howto/accepted.md").read_text("utf-8")
     text = page.partition("<!-- accepted -->")[2].partition("<!-- /accepted -->")[0]
     head, _, *rows = (
         [cell.strip() for cell in line.split("|")[1:-1]] for line in text.strip().splitlines()

@@ -444,17 +444,11 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
                 trials.join(trials.graded(first.method, found))
                 tried.append("nothing separates but the last digits of redundant columns")
 
-    # --- a soft margin at both ends of C ------------------------------------------------------
+    # --- a soft margin of large C -------------------------------------------------------------
     # The numbers of such problems are too far apart for a method that follows both constraints.
     if trials.go_on and not problem.hard_margin:
-        # zeta = 0 is exact where the box alone binds.
-        alpha = problem.constraints.alpha_of_zero(problem.shares)
-        found = _untried(problem, Status.OPTIMAL, alpha=alpha)
-        trials.join(trials.graded(first.method, found))
-        if not trials.unsettled:
-            tried.append("zeta = 0")
         # The hard margin's solution is exact where the box binds nowhere.
-        if trials.go_on and problem.box.min() * problem.scale >= FALL_BACK.large_C:
+        if problem.box.min() * problem.scale >= FALL_BACK.large_C:
             _join_similar(trials, replace(problem, C=np.inf), options)
             if not trials.unsettled:
                 tried.append("solved with a hard margin")

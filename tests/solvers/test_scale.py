@@ -102,7 +102,7 @@ def unscaled(size: tuple[int, int], C: float) -> float:
     [
         *product(cases.NATIVE, (1e-6, 1e6), [(200, 80)], [cases.GAP_LIMIT]),
         # beyond the range of float32
-        *product(cases.METHODS, (1e-140, 1e-39, 1e39, 1e140), [(30, 6)], [1e-6]),
+        *product(cases.METHODS, (1e-39, 1e39), [(30, 6)], [1e-6]),
     ],
 )
 @pytest.mark.parametrize("C", [np.inf, 0.3])

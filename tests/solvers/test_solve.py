@@ -342,7 +342,7 @@ def test_uncentred_years_of_three_classes_are_solved() -> None:
 
 
 @pytest.mark.every(2)
-@pytest.mark.parametrize("C", [1e-280, 1e12, 1e55])
+@pytest.mark.parametrize("C", [1e-90, 1e12, 1e55])
 @pytest.mark.parametrize("separable", [True, False])
 def test_soft_margins_of_any_weight(C: float, separable: bool) -> None:
     X = np.random.default_rng(1).normal(size=(10, 3))
