@@ -11,14 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from docutils.utils.math.latex2mathml import tex2mathml  # type: ignore[import-untyped]
 
 import implicit_bias
 from benchmarks.links import dead_links
 from implicit_bias.runs.configuration import MODEL_MEANINGS
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 # The paper is typeset by pandoc, and is no page of the site.
 PAGES = sorted({*(ROOT / "docs").rglob("*.md")} - {ROOT / "docs/paper/paper.md"})
 NORMS = (
@@ -37,11 +35,6 @@ MODULES = [
 def test_examples_in_docstrings(name: str) -> None:
     failed, _ = doctest.testmod(importlib.import_module(name))
     assert failed == 0
-
-
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_examples_are_short(path: Path) -> None:
-    assert len(path.read_text("utf-8").splitlines()) <= 40
 
 
 def test_the_page_of_own_data_says_what_the_models_are() -> None:
@@ -87,19 +80,6 @@ def test_public_names_are_on_the_site_with_examples() -> None:
         if value is None or (callable(value) and ">>>" not in (inspect.getdoc(value) or ""))
     ]
     assert lacking == []
-
-
-def formulas(page: Path) -> list[str]:
-    text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text("utf-8"), flags=re.S)
-    return re.findall(r"\$\$?([^$]+)\$\$?", text)
-
-
-@pytest.mark.parametrize("page", [*filter(formulas, PAGES)], ids=lambda page: page.stem)
-def test_formulas_are_mathml(page: Path) -> None:
-    """In the part of LaTeX that docutils reads: a fraction has braces, or its end is misread."""
-    for formula in formulas(page):
-        assert not re.search(r"frac[^{\s]", formula), formula
-        assert tex2mathml(formula.strip()).startswith("<math")
 
 
 def test_the_list_of_how_tos_is_whole() -> None:

@@ -201,8 +201,8 @@ class Recorder:
         ValueError
             Nothing is recorded.
         """
-        from implicit_bias import report
+        from implicit_bias.report.figures.recorder import draw_recorder
 
         if not self.rows:
             raise ValueError("nothing is recorded yet: call record(step) in the loop")
-        return report.draw_recorder(self.frame(), tuple(self.norms), gaps=self.gaps)
+        return draw_recorder(self.frame(), tuple(self.norms), gaps=self.gaps)

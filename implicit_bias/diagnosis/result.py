@@ -303,9 +303,9 @@ class Diagnosis:
 
     def plot(self) -> Figure:
         """Draw margins with their multipliers, gaps by norm, and the layers' bounds if any."""
-        from implicit_bias import report
+        from implicit_bias.report.figures.diagnosis import draw_diagnosis
 
-        return report.draw_diagnosis(self)
+        return draw_diagnosis(self)
 
     def plot_support(self, images: Tensor | ArrayLike, count: int = 16) -> Figure:
         """Draw the samples of the largest shares, with these, and the class each is held against.
@@ -317,7 +317,7 @@ class Diagnosis:
         count : int
             How many samples, at most.
         """
-        from implicit_bias import report
+        from implicit_bias.report.figures.diagnosis import draw_support
 
         check_count(count, "count")
-        return report.draw_support(self, np.asarray(detached(images)), count)
+        return draw_support(self, np.asarray(detached(images)), count)

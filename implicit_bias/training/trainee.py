@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -205,28 +204,14 @@ class Trainee:
         return Margins(self.module, self.inputs, labels, classes, names=self.parameters)
 
     def size(self) -> float:
-        """Norm to which margins are compared, homogeneous of the same degree as the outputs.
-
-        Raises
-        ------
-        ValueError
-            It is no finite number.
-        """
+        """Norm to which margins are compared, homogeneous of the same degree as the outputs."""
         if isinstance(self.module, Network) and self.norm == PARAMETER_NORMS["l2"]:
-            size = self.module.norm()
-        else:
-            weights = {name: w.detach() for name, w in self.parameters.items()}
-            # The margins of a network of this package leave the readout's bias out, too.
-            if isinstance(self.module, Network):
-                weights.pop("readout_bias", None)
-            with np.errstate(over="ignore"):
-                size = float(np.float64(self.norm.value(weights)) ** self.degree)
-        if not math.isfinite(size):
-            raise ValueError(
-                f"the norm of the parameters to the power {self.degree:.4g} is no finite number: "
-                "scale the parameters down; a positive factor changes no gap"
-            )
-        return size
+            return self.module.norm()
+        weights = {name: w.detach() for name, w in self.parameters.items()}
+        # The margins of a network of this package leave the readout's bias out, too.
+        if isinstance(self.module, Network):
+            weights.pop("readout_bias", None)
+        return self.norm.value(weights) ** self.degree
 
     def balance(self) -> float:
         """Deviation from |w_h| = ||W_h||, eq. (18); nan where that is not known."""
@@ -310,20 +295,8 @@ def as_trainee(
         degree = float(module.n_layers)
         return Trainee(module, prepared, targets, trained, degree, norm, loss, chunk, leading=False)
 
-    # --- parameters that can be set
     if not trained:
         raise ValueError(NO_PARAMETER)
-    for name, w in trained.items():
-        if w.is_inference():
-            raise ValueError(
-                f"the parameter {name!r} was made in torch.inference_mode(), so it cannot be "
-                "set: make the module, or a deepcopy of it, outside"
-            )
-        if any(step == 0 and n > 1 for step, n in zip(w.stride(), w.shape, strict=True)):
-            raise ValueError(
-                f"entries of the parameter {name!r} share memory, so that none can be set: "
-                "make it of expanded.clone()"
-            )
     # --- samples, on the device of the parameters
     array = evaluate.labels_as_array(labels)
     device = next(iter(trained.values())).device
