@@ -27,12 +27,14 @@ def test_the_address_is_one_everywhere() -> None:
     root = README.parent
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     home = project["urls"]["Repository"]
-    assert all(url.startswith(home) for url in project["urls"].values())
+    site = project["urls"]["Documentation"].rstrip("/")
+    assert all(url.startswith((home, site)) for url in project["urls"].values())
+    assert f'html_baseurl = "{site}/"' in (root / "docs" / "conf.py").read_text("utf-8")
     pages = [README, root / "CITATION.cff", root / "CONTRIBUTING.md", *root.glob("docs/**/*.md")]
     name = re.escape(home.rpartition("/")[2])
     for page in pages:
         found = re.findall(rf"https://[\w./-]*/{name}\b", page.read_text("utf-8"))
-        assert set(found) <= {home}, page
+        assert set(found) <= {home, site}, page
     assert f'repository-code: "{home}"' in (root / "CITATION.cff").read_text("utf-8")
 
 
