@@ -68,7 +68,7 @@ autodoc_typehints = "none"  # numpydoc's sections say the types
 numpydoc_class_members_toctree = False
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = True
-# Types of parameters are links where they are classes of this package, or of one of the inventories.
+# Types of parameters are links where they are classes of this package or of an inventory.
 numpydoc_xref_ignore = "all"
 numpydoc_xref_aliases = {
     **{name: f"implicit_bias.{name}" for name in implicit_bias.__all__},
@@ -96,6 +96,7 @@ sphinx_gallery_conf = {
     "capture_repr": ("_repr_html_",),
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("implicit_bias",),
+    "within_subsection_order": "figures.ByTopic",
 }
 
 html_math_renderer = "mathml"
@@ -114,9 +115,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {
-    page: [] for page in ("index", "start", "concepts", "assumptions", "faq", "glossary", "related")
-}
+html_sidebars = {"index": [], "start": []}  # these are no sections
 
 
 def linkcode_resolve(domain: str, info: dict[str, Any]) -> str | None:

@@ -1,9 +1,9 @@
 """
-A deep linear network goes to the l2 margin
-===========================================
+A deep linear network with one output
+=====================================
 
-Layers without activations are one linear predictor. Depth changes how fast training gets there,
-and not where it goes: to the largest l2 margin.
+Layers without activations form one linear predictor. With one output, gradient descent converges in
+direction to the l2 max-margin predictor at each depth (Ji, Telgarsky 2019). The speed differs.
 """
 
 from itertools import pairwise

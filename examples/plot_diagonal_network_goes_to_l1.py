@@ -1,9 +1,9 @@
 """
-A diagonal network goes to the l1 margin
-========================================
+A diagonal network maximizes the l1 margin
+==========================================
 
-Written as w = u * u - v * v, a linear predictor has another geometry: gradient descent on u and v
-ends at the largest margin in l1, which is sparse, and not at that in l2.
+A linear predictor is written as w = u * u - v * v. Gradient descent on u and v approaches the l1
+max-margin solution, which is sparse, and not that in l2 (Gunasekar et al. 2018).
 """
 
 import matplotlib.pyplot as plt

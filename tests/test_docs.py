@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import inspect
+import os
 import pkgutil
 import pydoc
 import re
@@ -190,8 +191,11 @@ def test_commands_of_the_first_page_run(tmp_path: Path) -> None:
     """The file of flowers that they name is written by the line before."""
     page = (ROOT / "docs" / "start.md").read_text("utf-8")
     (block,) = (b for b in re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S) if "flowers" in b)
-    script = block.replace(".venv/bin", str(Path(sys.executable).parent))
-    subprocess.run(["bash", "-ec", script], cwd=tmp_path, check=True, capture_output=True)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path}
+    subprocess.run(
+        ["bash", "-ec", block], cwd=tmp_path, env=environment, check=True, capture_output=True
+    )
     assert (tmp_path / "implicit-bias-report" / "report.html").is_file()
 
 

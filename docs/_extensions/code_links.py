@@ -35,7 +35,11 @@ def find_page(app: Any, env: Any, node: Any, contnode: nodes.Element) -> nodes.E
     domain = env.get_domain("py")
     names = [f"{PACKAGE}.{target}"]
     # A name that one page alone ends in, such as `LimitPoint`.
-    ends = [name for name in domain.objects if name.endswith(f".{target}")]
+    ends = [
+        name
+        for name, entry in domain.objects.items()
+        if name.endswith(f".{target}") and entry.objtype in ("class", "exception", "function")
+    ]
     if len(ends) == 1:
         names += ends
     for name in names:

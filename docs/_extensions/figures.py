@@ -11,6 +11,35 @@ from matplotlib.figure import Figure
 from sphinx_gallery.scrapers import figure_rst, matplotlib_scraper
 
 SHOWN = "_shown_on_the_page"
+# The order of the gallery: linear models, networks, solutions and their certificates.
+ORDER = (
+    "linear_under_five_norms",
+    "ten_classes",
+    "adam_against_gradient_descent",
+    "diagonal_network_goes_to_l1",
+    "deep_linear",
+    "gated_network_in_the_plane",
+    "infinite_time",
+    "my_own_module",
+    "what_a_network_remembers",
+    "relu_contexts_learned",
+    "attention_selects_tokens",
+    "certify_any_solution",
+    "a_reference_that_was_wrong",
+    "dates_and_other_offsets",
+)
+
+
+class ByTopic:
+    """Key that sorts examples by `ORDER`; others come last."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def __call__(self, file: str) -> tuple[int, str]:
+        """Return the place of an example."""
+        name = file.removeprefix("plot_").removesuffix(".py")
+        return (ORDER.index(name) if name in ORDER else len(ORDER)), file
 
 
 def _get_sg_image_scraper() -> Any:
