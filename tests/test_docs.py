@@ -9,6 +9,7 @@ import pydoc
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,14 @@ def test_the_list_of_how_tos_is_whole() -> None:
         # Two pages are no tasks: they stand below Reference and Explanation.
         if page.stem not in ("index", "accepted", "reading_gaps"):
             assert listed.count(f"{{doc}}`{page.stem}`") == listed.count(f"\n{page.stem}\n") == 1
+
+
+def test_links_to_the_repository_lead_to_files() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    address = rf"{re.escape(project['urls']['Repository'])}/(?:blob|tree|raw)/main/([\w./-]+)"
+    found = [link for page in PAGES for link in re.findall(address, page.read_text("utf-8"))]
+    assert len(found) > 5
+    assert [link for link in found if not (ROOT / link).exists()] == []
 
 
 def test_numbers_of_the_studies_are_in_their_pages() -> None:
