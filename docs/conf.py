@@ -97,6 +97,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("implicit_bias",),
     "within_subsection_order": "figures.ByTopic",
+    "write_computation_times": False,  # its page asks the network for scripts
 }
 
 html_math_renderer = "mathml"

@@ -192,7 +192,8 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
         assert len(set(shown)) == len(shown), page
     concepts = (tmp_path / "concepts.html").read_text("utf-8")
     assert "<mfrac>" in concepts  # formulas are drawn by the browser itself,
-    assert not re.search(r'<script[^>]*src="http', concepts)  # without the network
+    for page in tmp_path.rglob("*.html"):  # without the network
+        assert not re.search(r'<(script|img)[^>]*src="http', page.read_text("utf-8")), page
 
 
 @pytest.mark.slow
