@@ -141,7 +141,7 @@ COLUMNS: dict[str, list[Callable[..., object]]] = {
 def table() -> dict[str, list[str]]:
     """Cells of the page's table by the first one of their row."""
     page = (Path(__file__).parents[1] / "docs/howto/accepted.md").read_text("utf-8")
-    text = page.partition("<!-- accepted -->")[2].partition("<!-- /accepted -->")[0]
+    text = page.partition("<!-- supported -->")[2].partition("<!-- /supported -->")[0]
     head, _, *rows = (
         [cell.strip() for cell in line.split("|")[1:-1]] for line in text.strip().splitlines()
     )
