@@ -1,0 +1,200 @@
+r"""A primal-dual interior point for equality constraints: Mehrotra's predictor and corrector.
+
+The loop is that of every norm. What the norm adds is a `Path`: the variables beside alpha, the
+Newton system, and how far a step may go (`group_path`, `entry_path`). It differs from the margin
+problem's (`solvers.interior_point`) in one thing: alpha is free in sign, so the Newton matrix is
+A K^-1 A' alone, without the diagonal s / alpha.
+
+Both bounds are known at each iterate: coefficients are moved onto the equations, and alpha is
+scaled into the dual ball.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+import scipy.linalg
+
+from implicit_bias.base.validation import Array
+from implicit_bias.interpolation.system import LinearSystem, Point
+
+# The change of each variable of a path, in its order; that of alpha is the first.
+Step: TypeAlias = tuple[Array, ...]
+
+
+class Path(ABC):
+    """One iterate near the central path of a norm.
+
+    Attributes
+    ----------
+    system : LinearSystem
+        The equations and the norm.
+    alpha : ndarray of shape (n, K)
+        Multipliers.
+    """
+
+    system: LinearSystem
+    alpha: Array
+
+    @abstractmethod
+    def zeta(self) -> Array:
+        """Coefficients of the iterate, (K, F)."""
+
+    @abstractmethod
+    def mean_product(self, step: Step | None = None, length: float = 0.0) -> float:
+        """mu: the mean of the complementary products, here or after this length of a step."""
+
+    @abstractmethod
+    def factorise(self) -> None:
+        """Factorise the Newton system.
+
+        Raises
+        ------
+        LinAlgError
+            Rounding made a matrix singular or indefinite.
+        """
+
+    @abstractmethod
+    def direction(self, mu: float, predictor: Step | None) -> Step:
+        """Return a step to mu, with the predictor's second-order terms."""
+
+    @abstractmethod
+    def step_to_boundary(self, step: Step) -> float:
+        """Return the longest multiple of a step, at most 1, that stays inside."""
+
+    @abstractmethod
+    def move(self, step: Step, length: float) -> None:
+        """Go this length of a step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InteriorPoint:
+    """The method.
+
+    Parameters
+    ----------
+    max_iterations : int
+        Limit on its steps; 10 to 25 are usual.
+    boundary_share : float
+        Share of the way to the boundary that a step may go.
+    short : float
+        A shorter step than this is compared with one that centres first.
+    patience : int
+        Steps without a smaller gap after which rounding is held to decide.
+    floor : float
+        mu need not fall below this share of what the tolerance asks for.
+    """
+
+    max_iterations: int = 100
+    boundary_share: float = 0.99
+    short: float = 0.1
+    patience: int = 8
+    floor: float = 0.05
+
+    name: ClassVar[str] = "interior-point"
+
+    def follow(self, path: Path, n_products: int) -> Point:
+        """Follow the central path until the gap is within the system's tolerance."""
+        system = path.system
+        best_gap = np.inf
+        best: Point | None = None
+        n_waited = 0
+        for n_steps in range(self.max_iterations):
+            # --- Bounds of the iterate -----------------------------------------------------------
+            zeta = system.corrected(path.zeta())
+            gap = system.gap(zeta, path.alpha)
+            n_waited += 1
+            if gap < 0.9 * best_gap:
+                n_waited = 0
+            if best is None or gap < best_gap:
+                best_gap = gap
+                best = Point(zeta, path.alpha, self.name, n_steps)
+            if best_gap <= system.tolerance or n_waited > self.patience or system.deadline.passed:
+                break
+            try:
+                # --- Predictor: the centring by the progress of a step to mu = 0 -----------------
+                path.factorise()
+                mu = path.mean_product()
+                predictor = path.direction(0.0, None)
+                length = path.step_to_boundary(predictor)
+                share = max(path.mean_product(predictor, length) / mu, 0.0)
+                lower = abs(float((path.alpha * system.Y).sum()))
+                least_mu = self.floor * system.tolerance * lower / n_products
+                # --- Corrector, with the predictor's second-order terms --------------------------
+                step = path.direction(max(min(share**3, 1.0) * mu, least_mu), predictor)
+                to_boundary = path.step_to_boundary(step)
+                if to_boundary < self.short:  # the predictor overshot
+                    centring = path.direction(0.5 * mu, None)
+                    of_centring = path.step_to_boundary(centring)
+                    if of_centring > to_boundary:
+                        step = centring
+                        to_boundary = of_centring
+            except np.linalg.LinAlgError:
+                break
+            path.move(step, min(1.0, self.boundary_share * to_boundary))
+        assert best is not None
+        return best
+
+
+class NewtonMatrix:
+    """The matrix of a step in alpha, (K n, K n), with a border: factorised.
+
+    Parameters
+    ----------
+    blocks : list of ndarray
+        (n, n) of each output, one for all of them, or one of (K n, K n).
+    border : ndarray of shape (K, n, q)
+        Columns.
+    slack : ndarray of shape (q,)
+        Not negative: the matrix is the blocks plus border diag(1 / slack) border'.
+    """
+
+    def __init__(self, blocks: list[Array], border: Array, slack: Array) -> None:
+        self.factors = [_factor(block) for block in blocks]
+        self.border = border.reshape(-1, border.shape[-1])
+        self.solved = self._solve_blocks(self.border)
+        schur = self.border.T @ self.solved
+        schur[np.diag_indices(len(schur))] += slack
+        self.schur = _factor(schur)
+
+    def solve(self, right: Array, of_border: Array | float = 0.0) -> tuple[Array, Array]:
+        """Solve M alpha + border y = right, slack y - border' alpha = of_border.
+
+        Returns alpha (n, K) and y (q,).
+        """
+        inner = self._solve_blocks(right.T.reshape(-1, 1))[:, 0]
+        y = scipy.linalg.cho_solve(
+            self.schur, self.border.T @ inner + of_border, check_finite=False
+        )
+        alpha = inner - self.solved @ y
+        return alpha.reshape(right.shape[::-1]).T, y
+
+    def _solve_blocks(self, right: Array) -> Array:
+        """Solve with the blocks, for (K n, q)."""
+        size = len(self.factors[0][0])
+        solved = []
+        for b, block in enumerate(right.reshape(-1, size, right.shape[1])):
+            factor = self.factors[b % len(self.factors)]
+            solved.append(scipy.linalg.cho_solve(factor, block, check_finite=False))
+        return np.concatenate(solved)
+
+
+def _factor(matrix: Array) -> tuple[Array, bool]:
+    """Factorise a symmetric matrix, with a little more on its diagonal where rounding asks for it.
+
+    Raises
+    ------
+    LinAlgError
+        Not positive definite even so.
+    """
+    for ridge in (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10):
+        raised = matrix.copy()
+        raised[np.diag_indices(len(matrix))] *= 1.0 + ridge
+        try:
+            return scipy.linalg.cho_factor(raised, lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            continue
+    raise np.linalg.LinAlgError("the Newton matrix is not positive definite")
