@@ -45,8 +45,8 @@ DEPENDENT = 1e-13
 ABSENT = 1e-9
 # Rows in a combination that is checked in integers.
 MOST_ROWS = 50
-# Combinations that are checked in integers.
-MOST_CHECKS = 2000
+# Integers of all combinations that are checked: seconds.
+MOST_INTEGERS = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,15 +182,17 @@ def sort_equations(problem: InterpolationProblem) -> Equations:
     implied = []
     undecided = []
     inconsistency = None
-    for n_checks, (j, c) in enumerate(zip(others, combinations.T, strict=True)):
+    n_integers = 0
+    for j, c in zip(others, combinations.T, strict=True):
         size = np.abs(c)
         few = independent[size > ABSENT * size.max(initial=0.0)]
         if not rows[j].any():
             few = few[:0]
-        if len(few) > MOST_ROWS or n_checks >= MOST_CHECKS:
+        samples = np.append(few, j)
+        n_integers += len(samples) * matrix.shape[1]
+        if len(few) > MOST_ROWS or n_integers > MOST_INTEGERS:
             undecided.append(j)
             continue
-        samples = np.append(few, j)
         x = _null_vector(problem, samples)
         if x is None:
             undecided.append(j)

@@ -34,10 +34,13 @@ class Path(ABC):
         The equations and the norm.
     alpha : ndarray of shape (n, K)
         Multipliers.
+    n_products : int
+        How many complementary products there are.
     """
 
     system: LinearSystem
     alpha: Array
+    n_products: int
 
     @abstractmethod
     def zeta(self) -> Array:
@@ -96,7 +99,7 @@ class InteriorPoint:
 
     name: ClassVar[str] = "interior-point"
 
-    def follow(self, path: Path, n_products: int) -> Point:
+    def follow(self, path: Path) -> Point:
         """Follow the central path until the gap is within the system's tolerance."""
         system = path.system
         best_gap = np.inf
@@ -122,7 +125,7 @@ class InteriorPoint:
                 length = path.step_to_boundary(predictor)
                 share = max(path.mean_product(predictor, length) / mu, 0.0)
                 lower = abs(float((path.alpha * system.Y).sum()))
-                least_mu = self.floor * system.tolerance * lower / n_products
+                least_mu = self.floor * system.tolerance * lower / path.n_products
                 # --- Corrector, with the predictor's second-order terms --------------------------
                 step = path.direction(max(min(share**3, 1.0) * mu, least_mu), predictor)
                 to_boundary = path.step_to_boundary(step)

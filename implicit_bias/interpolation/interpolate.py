@@ -39,7 +39,7 @@ from implicit_bias.interpolation.certificate import lower_bound, norm_bound, res
 from implicit_bias.interpolation.equations import Equations, Inconsistency, sort_equations
 from implicit_bias.interpolation.methods import solve_system
 from implicit_bias.interpolation.problem import InterpolationProblem, interpolation_problem
-from implicit_bias.interpolation.system import LinearSystem, Point
+from implicit_bias.interpolation.system import LinearSystem, Point, least_change
 from implicit_bias.norms import HasValueAndDual, Norm
 from implicit_bias.norms.named import name_of
 from implicit_bias.problem import decision
@@ -123,7 +123,8 @@ class Interpolant:
     seconds : float
         Wall time, certificate included.
     inconsistency : Inconsistency or None
-        The proof that no coefficients interpolate: its samples and multipliers.
+        The proof that no coefficients interpolate: its samples and multipliers. With WITHIN_SLACK
+        the values contradict each other by rounding alone.
     norm : Norm
         Omega.
     gating : Gating or None
@@ -167,7 +168,7 @@ class Interpolant:
     @property
     def message(self) -> str:
         """The status in words, with its cause where it is known."""
-        if self.inconsistency is None:
+        if self.inconsistency is None or self.status is not InterpolationStatus.INCONSISTENT:
             return self.status.message
         return f"{self.status.message}: {self.inconsistency.cause}"
 
@@ -406,7 +407,7 @@ def _solve(
     else:  # the coefficients 0 obey all independent equations
         point = Point(np.zeros((len(values.T), n_features)), np.zeros_like(values), "closed form")
 
-    zeta = _refined(A, H, Q, R, Y, point.zeta)
+    zeta = _refined(A, H, R, Y, system, point.zeta)
     offsets = np.zeros(len(zeta))
     alpha = H.T @ scipy.linalg.solve_triangular(R, point.alpha)
     if problem.intercept:
@@ -421,22 +422,18 @@ def _solve(
     return coef, np.ldexp(offsets, exponent), whole, point.method, point.iterations
 
 
-def _refined(A: Array, H: Array, Q: Array, R: Array, Y: Array, zeta: Array) -> Array:
+def _refined(A: Array, H: Array, R: Array, Y: Array, system: LinearSystem, zeta: Array) -> Array:
     """Return zeta moved onto the equations H A zeta_k = H y_k; entries that are 0 stay so.
 
-    Q and R are the factors of (H A)'.
+    The system's rows are R^-T H A.
     """
     found = zeta.copy()
     for k, of_output in enumerate(found):
         support = np.flatnonzero(of_output)
         rest = H @ (Y[:, k] - A @ of_output)
-        if len(support) == len(of_output):
-            change = Q @ scipy.linalg.solve_triangular(R, rest, trans="T")
-        else:
-            part = H @ A[:, support]
-            change = scipy.linalg.lstsq(part, rest, lapack_driver="gelsy", check_finite=False)[0]
+        of_system = scipy.linalg.solve_triangular(R, rest, trans="T")
         moved = of_output.copy()
-        moved[support] += change
+        moved[support] += least_change(system.A[:, support], of_system)
         if np.linalg.norm(H @ (Y[:, k] - A @ moved)) < np.linalg.norm(rest):
             found[k] = moved
     return found

@@ -27,13 +27,12 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import scipy.linalg
 
 from implicit_bias.base.validation import Array
 from implicit_bias.interpolation.entry_path import EntryPath
 from implicit_bias.interpolation.group_path import EuclideanTerms, GroupPath, NuclearTerms
 from implicit_bias.interpolation.interior_point import InteriorPoint
-from implicit_bias.interpolation.system import LinearSystem, Point
+from implicit_bias.interpolation.system import LinearSystem, Point, least_change
 from implicit_bias.norms import (
     L2,
     Norm,
@@ -66,12 +65,12 @@ def solve_system(system: LinearSystem) -> Point:
     if partition is not None and partition.inner == "l2":
         groups = partition.groups.reshape(flat)
         path = GroupPath(system, EuclideanTerms(groups, int(groups.max()) + 1))
-        point = InteriorPoint().follow(path, path.n_products)
+        point = InteriorPoint().follow(path)
         return cleaned(system, point, groups)
     if isinstance(norm, SumOverGroups) and norm.norm == Nuclear():
         columns = groups_of_entries(norm, shape)[0].reshape(-1)
         path = GroupPath(system, NuclearTerms(columns, int(columns.max()) + 1, shape[0]))
-        return InteriorPoint().follow(path, path.n_products)
+        return InteriorPoint().follow(path)
     entries = entries_of(norm)
     if partition is not None and partition.inner == "linf":
         # l1 and l_inf by other names, too: groups of one entry each, or of all.
@@ -91,7 +90,7 @@ def solve_system(system: LinearSystem) -> Point:
         )
         return Point(system.corrected(zeta), alpha, method, iterations)
     entry_path = EntryPath(system, p, groups)
-    point = InteriorPoint().follow(entry_path, entry_path.n_products)
+    point = InteriorPoint().follow(entry_path)
     if p == 1.0:
         return cleaned(system, point, np.arange(groups.size).reshape(flat))
     return point
@@ -143,11 +142,7 @@ def cleaned(system: LinearSystem, point: Point, groups: Integers, share: float =
     for k, (of_output, columns) in enumerate(zip(zeta, active, strict=True)):
         part = system.A[:, columns]
         rest = system.Y[:, k] - part @ of_output[columns]
-        if part.shape[1] == 0:
-            return point
-        # By a factorisation with pivots, which takes fewer operations than singular values.
-        change = scipy.linalg.lstsq(part, rest, lapack_driver="gelsy", check_finite=False)[0]
-        found[k, columns] = of_output[columns] + change
+        found[k, columns] = of_output[columns] + least_change(part, rest)
     size_of_rows = np.abs(system.A) @ np.abs(found).T
     off = np.abs(system.residual(found)) > 1e-13 * (size_of_rows + np.abs(system.Y))
     if off.any() or system.value(found) > system.value(point.zeta) * (1.0 + share):

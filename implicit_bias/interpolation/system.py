@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
@@ -81,6 +82,24 @@ class LinearSystem:
         if not (dual > 0 and lower > 0):
             return np.inf
         return self.value(zeta) * dual / lower - 1.0
+
+
+def least_change(A: Array, rest: Array) -> Array:
+    """Return x of least norm with A x near what is left, (n,): a small correction, of a few digits.
+
+    Of more columns than rows by their Gram matrix, which takes the fewest operations.
+    """
+    n, columns = A.shape
+    if columns == 0:
+        return np.zeros(0)
+    if columns > n:
+        try:
+            factor = scipy.linalg.cho_factor(A @ A.T, check_finite=False)
+            return np.asarray(A.T @ scipy.linalg.cho_solve(factor, rest, check_finite=False))
+        except np.linalg.LinAlgError:
+            pass  # the rows are dependent in these columns
+    found = scipy.linalg.lstsq(A, rest, lapack_driver="gelsy", check_finite=False)[0]
+    return np.asarray(found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -115,6 +115,9 @@ def test_values_that_fit_up_to_rounding(D: int, intercept: bool) -> None:
     Y = X @ truth + 2.0 * intercept
     found = min_norm(X, Y[:, 0], "l1", intercept=intercept)
     assert found.status is WITHIN_SLACK
+    problem = interpolation_problem(X, Y, "l1", None, None, intercept)
+    if D == 80:  # an interval for each further value, which holds what is given
+        assert sort_equations(problem).inconsistency is None
     assert 0 < found.slack < 1e-12
     assert found.slack == found.residual
     np.testing.assert_allclose(found.coef[0], truth[:, 0], atol=1e-10)
