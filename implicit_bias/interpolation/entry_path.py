@@ -142,24 +142,16 @@ class EntryPath(Path):
         V_lacks = system.dual_vectors(self.alpha) - (self.R[0] - self.R[1])
         right_zeta = V_lacks - conjugate
         # alpha and t, with zeta eliminated; once, and for the residual of the solution.
-        right = system.residual(self.point)
-        alpha = np.zeros_like(self.alpha)
-        dt = np.zeros(self.n_groups)
-        for _ in range(2):
-            inner = (right_zeta + system.dual_vectors(alpha) + self.k_t * dt[self.groups]) / self.K
-            of_border = right_t + self._sums(self.k_t * inner) - self._k_tt() * dt
-            more, more_t = self.matrix.solve(right - A @ inner.T, of_border)
-            alpha = alpha + more
-            dt = dt + more_t
+        alpha, dt = self.matrix.solve(
+            system.residual(self.point) - A @ (right_zeta / self.K).T,
+            lambda alpha: A @ (system.dual_vectors(alpha) / self.K).T,
+            right_t + self._sums(self.k_t * right_zeta / self.K),
+        )
         zeta = (right_zeta + system.dual_vectors(alpha) + self.k_t * dt[self.groups]) / self.K
         # Back substitution.
         dw = w + self.w_by_t * dt[self.groups] + self.q_difference / self.curvature * zeta
         T = np.stack([dw - zeta, dw + zeta])
         return alpha, zeta, dt, R_change - self.R / self.T * T, T
-
-    def _k_tt(self) -> Array:
-        """Curvature of each radius."""
-        return self._sums(self.y * self.w_by_t * self.q_sum)
 
     def step_to_boundary(self, step: Step) -> float:
         """Return the longest multiple of a step that keeps t, R and T positive."""

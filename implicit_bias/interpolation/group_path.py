@@ -19,8 +19,9 @@ solves
 with the predictor's second-order terms U_p and dR_p in the corrector (Mehrotra). In eigenvectors
 q_i and eigenvalues s_i of S, and an orthonormal basis E_ij ~ q_i q_j' + q_j q_i' of the symmetric
 matrices, S (U V' + V U') S is the sum of 2 s_i s_j <E_ij V, U> E_ij. So the matrix is
-that of U -> R U, which has full rank, plus a border of one column A (E_ij V)' per i <= j and group,
-kept apart because s_i s_j grows like 1 / mu.
+that of U -> R U, which has full rank, plus a border of one column A (E_ij V)' per i <= j and group.
+Their coefficients z_ij stay unknowns, with the equation z_ij / (2 s_i s_j) = <E_ij V, U>: computed
+from U, they would have its rounding times s_i s_j, which grows like 1 / mu.
 
 The first point is the one of least Euclidean norm: with alpha a multiple of Y and R a
 multiple of I the equations hold exactly, and V is well inside.
@@ -35,6 +36,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 
@@ -67,6 +69,7 @@ class Terms(ABC):
         """Return A (E_ij V)' of all i <= j and groups, (K, n, q), for eigenvectors Q (G, r, r)."""
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class EuclideanTerms(Terms):
     """Groups of any entries, (K, F), under their Euclidean norms."""
@@ -104,24 +107,34 @@ class EuclideanTerms(Terms):
 
 
 @dataclass(frozen=True, eq=False)
-class NuclearTerms(Terms):
+class MatrixTerms(Terms):
     """Groups of columns, (F,), under the nuclear norms of their matrices of K rows."""
 
     groups: Integers
     n_groups: int
     order: int
 
+    @final
     def products(self, V: Array, W: Array) -> Array:
         """V_g W_g'."""
+        V = V.reshape(self.order, -1)
+        W = W.reshape(self.order, -1)
         found = [V[:, self.groups == g] @ W[:, self.groups == g].T for g in range(self.n_groups)]
         return np.stack(found)
 
+    @final
     def times(self, R: Array, V: Array) -> Array:
         """R_g V_g."""
-        found = np.empty_like(V)
+        whole = V.reshape(self.order, -1)
+        found = np.empty_like(whole)
         for g, R_g in enumerate(R):
-            found[:, self.groups == g] = R_g @ V[:, self.groups == g]
-        return found
+            found[:, self.groups == g] = R_g @ whole[:, self.groups == g]
+        return found.reshape(V.shape)
+
+
+@final
+class NuclearTerms(MatrixTerms):
+    """Those of a system whose equations are of one output each, with the same rows for all."""
 
     def gram(self, A: Array, R: Array) -> list[Array]:
         """Block (k, l) is A diag(R_kl) A'."""
@@ -148,6 +161,31 @@ class NuclearTerms(Terms):
             both = inner[:, None, j] * q[:, i] + inner[:, None, i] * q[:, j]  # (n, K, q)
             found.append((scale * both).transpose(1, 0, 2))
         return np.concatenate(found, axis=2)
+
+
+@final
+class CoupledNuclearTerms(MatrixTerms):
+    """Those of a system of one output, whose rows (n, K F) are of all rows of the matrices."""
+
+    def gram(self, A: Array, R: Array) -> list[Array]:
+        """Return the matrix of U -> A (R U)', (n, n)."""
+        whole = A.reshape(len(A), self.order, -1)
+        scaled = np.einsum("fkl,nlf->nkf", R[self.groups], whole).reshape(A.shape)
+        return [scaled @ A.T]
+
+    def border(self, A: Array, Q: Array, V: Array) -> Array:
+        """Return <A, E_ij V_g> of each row and group."""
+        whole = A.reshape(len(A), self.order, -1)
+        V = V.reshape(self.order, -1)
+        i, j = np.triu_indices(self.order)
+        scale = np.where(i == j, 0.5, 0.5**0.5)
+        found = []
+        for g, q in enumerate(Q):
+            columns = self.groups == g
+            # q_i' A V_g' q_j, (n, K, K).
+            inner = q.T @ (whole[:, :, columns] @ V[:, columns].T) @ q
+            found.append(scale * (inner[:, i, j] + inner[:, j, i]))
+        return np.concatenate(found, axis=1)[None]
 
 
 class GroupPath(Path):
@@ -210,12 +248,13 @@ class GroupPath(Path):
             raise np.linalg.LinAlgError("R is not positive definite")
         middle = (vectors * np.sqrt(values)[:, None]) @ vectors.mT
         self.S = self.inverse_root @ middle @ self.inverse_root
-        sizes, Q = np.linalg.eigh(self.S)
+        sizes, self.Q = np.linalg.eigh(self.S)
         i, j = np.triu_indices(self.terms.order)
         A = self.system.A
-        slack = 0.5 / (sizes[:, i] * sizes[:, j])
         self.matrix = NewtonMatrix(
-            self.terms.gram(A, self.R), self.terms.border(A, Q, self.V), slack.ravel()
+            self.terms.gram(A, self.R),
+            self.terms.border(A, self.Q, self.V),
+            (0.5 / (sizes[:, i] * sizes[:, j])).ravel(),
         )
 
     def direction(self, mu: float, predictor: Step | None) -> Step:
@@ -229,18 +268,18 @@ class GroupPath(Path):
             constant = constant + self.S @ terms.products(dV, dV) @ self.S
             right = right - A @ terms.times(dR, dV).T
         right = right - A @ terms.times(constant, self.V).T
-        alpha = np.zeros_like(right)
-        for _ in range(2):  # once, and for the residual of the solution
-            U = self.system.dual_vectors(alpha)
-            change = terms.times(self.R, U) + terms.times(self._cross(U), self.V)
-            alpha = alpha + self.matrix.solve(right - A @ change.T)[0]
+        alpha, z = self.matrix.solve(
+            right, lambda alpha: A @ terms.times(self.R, self.system.dual_vectors(alpha)).T
+        )
         U = self.system.dual_vectors(alpha)
-        return alpha, constant + self._cross(U), U
+        return alpha, constant + self._of_directions(z), U
 
-    def _cross(self, U: Array) -> Array:
-        """S (U V' + V U') S."""
-        products = self.terms.products(U, self.V)
-        return self.S @ (products + products.mT) @ self.S
+    def _of_directions(self, z: Array) -> Array:
+        """Sum of z_ij E_ij, (G, r, r)."""
+        i, j = np.triu_indices(self.terms.order)
+        inner = np.zeros_like(self.Q)
+        inner[:, i, j] = np.where(i == j, 0.5, 0.5**0.5) * z.reshape(len(self.Q), -1)
+        return self.Q @ (inner + inner.mT) @ self.Q.mT
 
     def step_to_boundary(self, step: Step) -> float:
         """Return the longest multiple of a step that keeps R and T positive definite."""

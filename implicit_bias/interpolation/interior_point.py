@@ -12,6 +12,7 @@ scaled into the dual ball.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
@@ -158,16 +159,49 @@ class NewtonMatrix:
     def __init__(self, blocks: list[Array], border: Array, slack: Array) -> None:
         self.factors = [_factor(block) for block in blocks]
         self.border = border.reshape(-1, border.shape[-1])
+        self.slack = slack
         self.solved = self._solve_blocks(self.border)
         schur = self.border.T @ self.solved
         schur[np.diag_indices(len(schur))] += slack
         self.schur = _factor(schur)
 
-    def solve(self, right: Array, of_border: Array | float = 0.0) -> tuple[Array, Array]:
+    def solve(
+        self,
+        right: Array,
+        product: Callable[[Array], Array],
+        of_border: Array | float = 0.0,
+        refinements: int = 1,
+    ) -> tuple[Array, Array]:
         """Solve M alpha + border y = right, slack y - border' alpha = of_border.
 
-        Returns alpha (n, K) and y (q,).
+        Parameters
+        ----------
+        right : ndarray of shape (n, K)
+            Right-hand side.
+        product : callable
+            Of alpha (n, K) with M, for the residual.
+        of_border : ndarray of shape (q,), or 0
+            Right-hand side of the border.
+        refinements : int
+            So often the residual is solved for.
+
+        Returns
+        -------
+        alpha : ndarray of shape (n, K)
+        y : ndarray of shape (q,)
         """
+        alpha, y = self._solve_once(right, of_border)
+        for _ in range(refinements):
+            seen = (self.border @ y).reshape(right.shape[::-1]).T
+            rest = right - product(alpha) - seen
+            rest_of_border = of_border + self.border.T @ alpha.T.reshape(-1) - self.slack * y
+            more, more_y = self._solve_once(rest, rest_of_border)
+            alpha = alpha + more
+            y = y + more_y
+        return alpha, y
+
+    def _solve_once(self, right: Array, of_border: Array | float) -> tuple[Array, Array]:
+        """Solve by the factors alone."""
         inner = self._solve_blocks(right.T.reshape(-1, 1))[:, 0]
         y = scipy.linalg.cho_solve(
             self.schur, self.border.T @ inner + of_border, check_finite=False

@@ -257,7 +257,7 @@ def min_norm(
     TypeError
         Not a norm.
     ImportError
-        A custom norm, or a maximum over groups, without CVXPY.
+        CVXPY is not installed: for a custom norm, a sum of spectral or a maximum of nuclear norms.
     MemoryError
         More than 2^27 numbers of features.
 

@@ -1,13 +1,14 @@
-"""How each norm is solved.
+r"""How each norm is solved.
 
-======================================  ==========================================================
-norm                                    method
-======================================  ==========================================================
-l2, spectral, nuclear, Schatten         closed form: all have the solution of least Euclidean norm
-sums over groups of l2 or nuclear       interior point, V in the cone (`group_path`)
-l1, l_p, l_inf, sums of one over groups  interior point, zeta in the cone (`entry_path`)
-others, and custom ones                 Clarabel, else SCS, through CVXPY
-======================================  ==========================================================
+=====================================  ============================================================
+norm                                   method
+=====================================  ============================================================
+l2, spectral, nuclear, Schatten        closed form: all have the solution of least Euclidean norm
+sums over groups of l2 or nuclear      interior point, V in the cone (`group_path`)
+l1, l_p, l_inf, sums of these          interior point, zeta in the cone (`entry_path`)
+maxima over groups of l_p or spectral  the same, of the dual norm: swapped, see below
+others, and custom ones                Clarabel, else SCS, through CVXPY
+=====================================  ============================================================
 
 **Closed form.** Let P be the projection on the span of the rows of A. Each zeta with A zeta_k = y_k
 has the same zeta P, which interpolates, too. A norm of the singular values of (K, F) does not grow
@@ -15,6 +16,14 @@ when the matrix is multiplied by P from the right. So zeta P = Y' A is a minimis
 norm: l2, spectral, nuclear, Schatten (not the only one under the spectral norm). With zeta = U S W'
 the dual solution is V = U f(S) W', f the derivative of the norm of the singular values, whose rows
 are in that span, too: alpha = A V'.
+
+**Swapping.** With N an orthonormal basis of the complement of the rows of A and zeta_0 = Y' A, V is
+alpha' A for some alpha if N V_k = 0 for all k, and then <alpha, Y> = <zeta_0, V>. So the dual is
+
+        minimise Omega_*(V)   subject to   N V_k = 0,   <zeta_0, V> = 1
+
+up to a factor: again a problem of smallest norm with orthonormal rows, N and zeta_0 over its norm.
+Its multipliers (c, d) give zeta = zeta_0 + N' c ||zeta_0|| / d, and its V gives alpha = A V'.
 
 **Cleaning.** An interior point leaves small numbers where the solution has zeros. Entries or groups
 whose slack in the dual ball exceeds their size, relative to the largest one, are set to 0, and the
@@ -27,11 +36,17 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import scipy.linalg
 
 from implicit_bias.base.validation import Array
 from implicit_bias.interpolation.entry_path import EntryPath
-from implicit_bias.interpolation.group_path import EuclideanTerms, GroupPath, NuclearTerms
-from implicit_bias.interpolation.interior_point import InteriorPoint
+from implicit_bias.interpolation.group_path import (
+    CoupledNuclearTerms,
+    EuclideanTerms,
+    GroupPath,
+    NuclearTerms,
+)
+from implicit_bias.interpolation.interior_point import InteriorPoint, Path
 from implicit_bias.interpolation.system import LinearSystem, Point, least_change
 from implicit_bias.norms import (
     L2,
@@ -44,6 +59,9 @@ from implicit_bias.norms import (
 from implicit_bias.norms.norm import ConjugatedNorm, Shape
 from implicit_bias.problem.constraints import Integers
 
+# Rows of a swapped system at most: with more, one step takes longer than all of Clarabel.
+MOST_SWAPPED_ROWS = 3000
+
 
 def solve_system(system: LinearSystem) -> Point:
     """Solve by the method of the norm; see the module's head.
@@ -55,45 +73,90 @@ def solve_system(system: LinearSystem) -> Point:
     ImportError
         CVXPY would be needed, and is not installed.
     """
-    norm = system.norm
-    shape = system.shape
-    flat = shape[0], shape[1] * shape[2]
-    partition = norm.partition(shape)
-    singular = of_singular_values(norm, shape)
+    singular = of_singular_values(system.norm, system.shape)
     if singular is not None:
         return closed_form(system, singular)
+    path = path_of(system)
+    if path is not None:
+        point = InteriorPoint().follow(path)
+        groups = groups_of_zeros(system)
+        if groups is None:
+            return point
+        return cleaned(system, point, groups)
+    swapped = swapped_system(system)
+    if swapped is not None:
+        path = path_of(swapped)
+        if path is not None:
+            return swapped_back(system, InteriorPoint().follow(path), swapped)
+
+    from implicit_bias.solvers.cvxpy_solver import interpolate
+
+    zeta, alpha, method, iterations = interpolate(
+        system.A, system.Y, system.norm, system.shape, system.tolerance, system.deadline
+    )
+    return Point(system.corrected(zeta), alpha, method, iterations)
+
+
+def path_of(system: LinearSystem) -> Path | None:
+    """Return the central path of the norm at its first point, if it has one here."""
+    norm = system.norm
+    flat = system.flat
+    partition = norm.partition(system.shape)
     if partition is not None and partition.inner == "l2":
         groups = partition.groups.reshape(flat)
-        path = GroupPath(system, EuclideanTerms(groups, int(groups.max()) + 1))
-        point = InteriorPoint().follow(path)
-        return cleaned(system, point, groups)
+        return GroupPath(system, EuclideanTerms(groups, int(groups.max()) + 1))
     if isinstance(norm, SumOverGroups) and norm.norm == Nuclear():
-        columns = groups_of_entries(norm, shape)[0].reshape(-1)
-        path = GroupPath(system, NuclearTerms(columns, int(columns.max()) + 1, shape[0]))
-        return InteriorPoint().follow(path)
-    entries = entries_of(norm)
+        columns = groups_of_entries(norm, system.shape)[0].reshape(-1)
+        # Of a swapped system rows are of all outputs.
+        terms = NuclearTerms if flat[0] == system.shape[0] else CoupledNuclearTerms
+        return GroupPath(system, terms(columns, int(columns.max()) + 1, system.shape[0]))
     if partition is not None and partition.inner == "linf":
         # l1 and l_inf by other names, too: groups of one entry each, or of all.
         groups = partition.groups.reshape(flat)
-        p = math.inf
-        if len(np.unique(groups)) == groups.size:
-            groups = np.zeros_like(groups)
-            p = 1.0
-    elif entries is not None:
-        groups = groups_of_entries(norm, shape).reshape(flat)
-        p = entries.exponent
-    else:
-        from implicit_bias.solvers.cvxpy_solver import interpolate
+        if groups_of_zeros(system) is not None:
+            return EntryPath(system, 1.0, np.zeros_like(groups))
+        return EntryPath(system, math.inf, groups)
+    entries = entries_of(norm)
+    if entries is not None:
+        groups = groups_of_entries(norm, system.shape).reshape(flat)
+        return EntryPath(system, entries.exponent, groups)
+    return None
 
-        zeta, alpha, method, iterations = interpolate(
-            system.A, system.Y, norm, shape, system.tolerance, system.deadline
-        )
-        return Point(system.corrected(zeta), alpha, method, iterations)
-    entry_path = EntryPath(system, p, groups)
-    point = InteriorPoint().follow(entry_path)
-    if p == 1.0:
-        return cleaned(system, point, np.arange(groups.size).reshape(flat))
-    return point
+
+def groups_of_zeros(system: LinearSystem) -> Integers | None:
+    """Group of each entry, (K, F), where a solution may be 0 in whole groups, or in entries."""
+    partition = system.norm.partition(system.shape)
+    if partition is None:
+        return None
+    groups = partition.groups.reshape(system.flat)
+    if partition.inner == "l2" or len(np.unique(groups)) == groups.size:
+        return groups
+    return None
+
+
+def swapped_system(system: LinearSystem) -> LinearSystem | None:
+    """Return the dual as a system of its own, in V and the dual norm; None where it is too large.
+
+    See the module's head.
+    """
+    K, F = system.flat
+    n = len(system.A)
+    if not isinstance(system.norm, ConjugatedNorm) or K * (F - n) + 1 > MOST_SWAPPED_ROWS:
+        return None
+    complement = scipy.linalg.qr(system.A.T)[0][:, n:].T  # (F - n, F)
+    zeta = system.dual_vectors(system.Y).reshape(-1)
+    size = float(np.linalg.norm(zeta))
+    rows = np.vstack([np.kron(np.eye(K), complement), zeta / size])
+    values = np.zeros((len(rows), 1))
+    values[-1] = 1.0 / size
+    return replace(system, A=rows, Y=values, norm=system.norm.conjugate)
+
+
+def swapped_back(system: LinearSystem, point: Point, swapped: LinearSystem) -> Point:
+    """Return coefficients and multipliers of a system from those of the swapped one."""
+    zeta = swapped.dual_vectors(point.alpha) / (point.alpha[-1] * swapped.Y[-1])
+    V = point.zeta.reshape(system.flat)
+    return replace(point, zeta=system.corrected(zeta.reshape(system.flat)), alpha=system.A @ V.T)
 
 
 def of_singular_values(norm: Norm, shape: Shape) -> ConjugatedNorm | None:

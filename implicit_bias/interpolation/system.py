@@ -55,6 +55,11 @@ class LinearSystem:
     tolerance: float = 1e-9
     deadline: Deadline = NEVER
 
+    @property
+    def flat(self) -> tuple[int, int]:
+        """(K, F)."""
+        return self.Y.shape[1], self.A.shape[1]
+
     def value(self, zeta: Array) -> float:
         """Omega of (K, F)."""
         return self.norm.value(zeta.reshape(self.shape))

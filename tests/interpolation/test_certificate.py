@@ -154,3 +154,17 @@ def test_norms_are_bounded_by_the_euclidean_one(norm: Norm) -> None:
     for seed in range(20):
         delta = normal(2, 9, seed=seed).reshape(2, 3, 3)
         assert norm.value(delta) <= constant * np.linalg.norm(delta)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_multipliers_that_an_offset_does_not_see_bound_nothing(seed: int) -> None:
+    """With an intercept any multipliers are balanced first: large values alone prove nothing."""
+    X = normal(4, 6, seed=seed)
+    y = 1e6 + normal(4, 1, seed=seed + 10)[:, 0]
+    optimum = min_norm(X, y, intercept=True)
+    problem = interpolation_problem(X, y, "l2", None, None, True)
+    for alpha in (np.eye(4)[:, :1], np.abs(normal(4, 1, seed=seed + 20)), optimum.alpha[:, None]):
+        assert lower_bound(problem, alpha) <= optimum.upper
+    # A little out of balance, a bound near the optimum is left.
+    nearly = optimum.alpha[:, None] + 1e-13 * normal(4, 1, seed=seed + 30)
+    assert lower_bound(problem, nearly) >= optimum.lower * (1 - 1e-5)
