@@ -11,6 +11,7 @@ methods.py         which method solves which norm; closed forms
 interior_point.py  the interior point's loop: predictor and corrector, alpha free in sign
 group_path.py      its central path for sums over groups of Euclidean and nuclear norms
 entry_path.py      that for l_p and its sums over groups
+spectral_path.py   that for sums over groups of spectral norms
 certificate.py     bounds on the smallest norm, with all rounding
 =================  =======================================================================
 """

@@ -41,7 +41,14 @@ from typing import final
 import numpy as np
 
 from implicit_bias.base.validation import Array
-from implicit_bias.interpolation.interior_point import NewtonMatrix, Path, Step
+from implicit_bias.interpolation.interior_point import (
+    NewtonMatrix,
+    Path,
+    Step,
+    longest_inside,
+    nesterov_todd,
+    step_in_cone,
+)
 from implicit_bias.interpolation.system import LinearSystem
 from implicit_bias.problem.constraints import Integers
 
@@ -236,18 +243,7 @@ class GroupPath(Path):
 
     def factorise(self) -> None:
         """Factorise the system of the module's head."""
-        # S = T^-1/2 (T^1/2 R T^1/2)^1/2 T^-1/2.
-        values, vectors = np.linalg.eigh(self.T)
-        if not values.min() > 0:
-            raise np.linalg.LinAlgError("T is not positive definite")
-        root = (vectors * np.sqrt(values)[:, None]) @ vectors.mT
-        self.inverse_root = (vectors / np.sqrt(values)[:, None]) @ vectors.mT
-        self.T_inverse = (vectors / values[:, None]) @ vectors.mT
-        values, vectors = np.linalg.eigh(root @ self.R @ root)
-        if not values.min() > 0:
-            raise np.linalg.LinAlgError("R is not positive definite")
-        middle = (vectors * np.sqrt(values)[:, None]) @ vectors.mT
-        self.S = self.inverse_root @ middle @ self.inverse_root
+        self.S, self.T_inverse, self.inverse_root = nesterov_todd(self.R, self.T)
         sizes, self.Q = np.linalg.eigh(self.S)
         i, j = np.triu_indices(self.terms.order)
         A = self.system.A
@@ -284,25 +280,16 @@ class GroupPath(Path):
     def step_to_boundary(self, step: Step) -> float:
         """Return the longest multiple of a step that keeps R and T positive definite."""
         _, dR, U = step
-        L = np.linalg.cholesky(self.R)
-        of_R = np.linalg.eigvalsh(np.linalg.solve(L, np.linalg.solve(L, dR).mT)).min()
-        longest = 1.0 / max(1.0, -float(of_R))
-        # T at a length is concave in it: the lengths that keep it positive are an interval.
         products = self.terms.products(U, self.V)
         cross = self.inverse_root @ (products + products.mT) @ self.inverse_root
         square = self.inverse_root @ self.terms.products(U, U) @ self.inverse_root
-        low = 0.0
-        high = longest
-        for again in range(20):
-            middle = 0.5 * (low + high) if again else longest
-            T = self.eye - middle * cross - middle**2 * square
-            if np.linalg.eigvalsh(T).min() > 0:
-                low = middle
-            else:
-                high = middle
-            if low == high:
-                break
-        return low
+
+        def inside(length: float) -> bool:
+            T = self.eye - length * cross - length**2 * square
+            return bool(np.linalg.eigvalsh(T).min() > 0)
+
+        # T is concave in V: the lengths that keep it positive are an interval.
+        return longest_inside(inside, step_in_cone(self.R, dR))
 
     def move(self, step: Step, length: float) -> None:
         """Go this length of a step."""

@@ -235,3 +235,51 @@ def _factor(matrix: Array) -> tuple[Array, bool]:
         except np.linalg.LinAlgError:
             continue
     raise np.linalg.LinAlgError("the Newton matrix is not positive definite")
+
+
+# --- cones of symmetric matrices, a stack of them (G, r, r) ---------------------------------------
+
+
+def nesterov_todd(R: Array, T: Array) -> tuple[Array, Array, Array]:
+    """Return Nesterov and Todd's S, S T S = R, with T^-1 and T^-1/2.
+
+    S = T^-1/2 (T^1/2 R T^1/2)^1/2 T^-1/2.
+
+    Raises
+    ------
+    LinAlgError
+        R or T is not positive definite.
+    """
+    values, vectors = np.linalg.eigh(T)
+    if not values.min() > 0:
+        raise np.linalg.LinAlgError("T is not positive definite")
+    root = (vectors * np.sqrt(values)[:, None]) @ vectors.mT
+    inverse_root = (vectors / np.sqrt(values)[:, None]) @ vectors.mT
+    inverse = (vectors / values[:, None]) @ vectors.mT
+    values, vectors = np.linalg.eigh(root @ R @ root)
+    if not values.min() > 0:
+        raise np.linalg.LinAlgError("R is not positive definite")
+    middle = (vectors * np.sqrt(values)[:, None]) @ vectors.mT
+    return inverse_root @ middle @ inverse_root, inverse, inverse_root
+
+
+def step_in_cone(R: Array, change: Array) -> float:
+    """Return the longest multiple of a change, at most 1, that keeps R positive definite."""
+    L = np.linalg.cholesky(R)
+    relative = np.linalg.solve(L, np.linalg.solve(L, change).mT)
+    return 1.0 / max(1.0, -float(np.linalg.eigvalsh(relative).min()))
+
+
+def longest_inside(inside: Callable[[float], bool], longest: float, halvings: int = 20) -> float:
+    """Return a length near the last one inside, of an interval from 0 on; the longest if it is."""
+    if inside(longest):
+        return longest
+    low = 0.0
+    high = longest
+    for _ in range(halvings):
+        middle = 0.5 * (low + high)
+        if inside(middle):
+            low = middle
+        else:
+            high = middle
+    return low

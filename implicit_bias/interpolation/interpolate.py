@@ -172,6 +172,11 @@ class Interpolant:
             return self.status.message
         return f"{self.status.message}: {self.inconsistency.cause}"
 
+    @property
+    def group_norms(self) -> Array:
+        """The terms of the norm as a sum over groups, (G,): 0 of groups that are not used."""
+        return self.norm.group_norms(self.coef.reshape(-1, *self.coef.shape[-2:]))
+
     def predict(self, X: ArrayLike, gates: GateMatrix | ArrayLike | None = None) -> Array:
         """f(x_n), shape (n,) or (n, K).
 
@@ -257,7 +262,7 @@ def min_norm(
     TypeError
         Not a norm.
     ImportError
-        CVXPY is not installed: for a custom norm, a sum of spectral or a maximum of nuclear norms.
+        A custom norm, and CVXPY is not installed.
     MemoryError
         More than 2^27 numbers of features.
 

@@ -5,8 +5,9 @@ norm                                   method
 =====================================  ============================================================
 l2, spectral, nuclear, Schatten        closed form: all have the solution of least Euclidean norm
 sums over groups of l2 or nuclear      interior point, V in the cone (`group_path`)
+sums over groups of spectral           interior point, zeta in the cone (`spectral_path`)
 l1, l_p, l_inf, sums of these          interior point, zeta in the cone (`entry_path`)
-maxima over groups of l_p or spectral  the same, of the dual norm: swapped, see below
+maxima over groups of any of these     the same, of the dual norm: swapped, see below
 others, and custom ones                Clarabel, else SCS, through CVXPY
 =====================================  ============================================================
 
@@ -47,12 +48,14 @@ from implicit_bias.interpolation.group_path import (
     NuclearTerms,
 )
 from implicit_bias.interpolation.interior_point import InteriorPoint, Path
+from implicit_bias.interpolation.spectral_path import SpectralPath
 from implicit_bias.interpolation.system import LinearSystem, Point, least_change
 from implicit_bias.norms import (
     L2,
     Norm,
     Nuclear,
     OfSingularValues,
+    Spectral,
     SumOverGroups,
     entries_of,
 )
@@ -79,6 +82,9 @@ def solve_system(system: LinearSystem) -> Point:
     path = path_of(system)
     if path is not None:
         point = InteriorPoint().follow(path)
+        if path.system is not system:  # coupled
+            zeta = system.corrected(point.zeta.reshape(system.flat))
+            return replace(point, zeta=zeta, alpha=point.alpha.reshape(system.Y.shape[::-1]).T)
         groups = groups_of_zeros(system)
         if groups is None:
             return point
@@ -110,6 +116,9 @@ def path_of(system: LinearSystem) -> Path | None:
         # Of a swapped system rows are of all outputs.
         terms = NuclearTerms if flat[0] == system.shape[0] else CoupledNuclearTerms
         return GroupPath(system, terms(columns, int(columns.max()) + 1, system.shape[0]))
+    if isinstance(norm, SumOverGroups) and norm.norm == Spectral():
+        columns = groups_of_entries(norm, system.shape)[0].reshape(-1)
+        return SpectralPath(coupled(system), columns, system.shape[0])
     if partition is not None and partition.inner == "linf":
         # l1 and l_inf by other names, too: groups of one entry each, or of all.
         groups = partition.groups.reshape(flat)
@@ -121,6 +130,16 @@ def path_of(system: LinearSystem) -> Path | None:
         groups = groups_of_entries(norm, system.shape).reshape(flat)
         return EntryPath(system, entries.exponent, groups)
     return None
+
+
+def coupled(system: LinearSystem) -> LinearSystem:
+    """Return the equations of all outputs as those of one output, rows (K n, K F)."""
+    K = len(system.Y.T)
+    return replace(
+        system,
+        A=np.asarray(np.kron(np.eye(K), system.A), dtype=np.float64),
+        Y=system.Y.T.reshape(-1, 1),
+    )
 
 
 def groups_of_zeros(system: LinearSystem) -> Integers | None:

@@ -97,6 +97,7 @@ def clarabel_optimum(
 def check(found: Interpolant, X: Array, gates: Array, Y: Array, gap: float = GAP) -> None:
     """Check what must hold of each optimal answer."""
     assert found.status is OPTIMAL
+    assert found.method in ("closed form", "interior-point")
     assert found.slack == 0
     assert found.gap < gap
     assert found.lower <= found.upper
@@ -215,6 +216,8 @@ def test_sparse_coefficients_are_recovered_with_exact_zeros() -> None:
     truth[[3, 77]] = 0.0
     found = min_norm(X, X @ truth, groups=groups)
     assert np.flatnonzero(found.coef).tolist() == [40, 41, 42, 43, 44]
+    assert np.flatnonzero(found.group_norms).tolist() == [8]
+    assert found.group_norms.sum() == pytest.approx(found.upper)
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf", Lp(3)], ids=str)
