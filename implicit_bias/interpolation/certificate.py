@@ -38,6 +38,7 @@ import numpy as np
 from implicit_bias.base.rounding import (
     LARGEST,
     SAFETY,
+    SMALLEST_NORMAL,
     UNIT,
     Enclosure,
     down,
@@ -129,9 +130,9 @@ def residuals(problem: InterpolationProblem, coef: Array, offsets: Array) -> Enc
         f = np.ldexp(found.value, exponent)
         whole = f + offset
         rest = y - whole
-        radius = np.ldexp(found.radius, exponent) + UNIT * (
-            np.abs(f) + np.abs(whole) + np.abs(rest)
-        )
+        # What the features' rounding makes of f, and three roundings here.
+        radius = ldexp_up(found.radius, exponent) + SMALLEST_NORMAL
+        radius += UNIT * (np.abs(f) + np.abs(whole) + np.abs(rest))
         values.append(rest)
         radii.append(SAFETY * radius)
     return Enclosure(np.stack(values, axis=1), np.stack(radii, axis=1))

@@ -40,7 +40,7 @@ from implicit_bias.interpolation.equations import Equations, Inconsistency, sort
 from implicit_bias.interpolation.methods import solve_system
 from implicit_bias.interpolation.problem import InterpolationProblem, interpolation_problem
 from implicit_bias.interpolation.system import LinearSystem, Point, least_change
-from implicit_bias.norms import HasValueAndDual, Norm
+from implicit_bias.norms import GroupNorm, HasValueAndDual, Norm
 from implicit_bias.norms.named import name_of
 from implicit_bias.problem import decision
 from implicit_bias.problem.gating import GateMatrix, Gating
@@ -159,8 +159,11 @@ class Interpolant:
         if self.status is InterpolationStatus.INCONSISTENT:
             return f"Interpolant({self.message})"
         of = f" up to {self.slack:.2g}" if self.slack else ""
+        name = name_of(self.norm)
+        if isinstance(self.norm, GroupNorm):
+            name = "group"
         return (
-            f"Interpolant({self.status.name} by {self.method}: the smallest {name_of(self.norm)} "
+            f"Interpolant({self.status.name} by {self.method}: the smallest {name} "
             f"norm that interpolates{of} is between {self.lower:.9g} and {self.upper:.9g}, gap "
             f"{self.gap:.2g}, residual {self.residual:.2g})"
         )
