@@ -186,8 +186,6 @@ def sort_equations(problem: InterpolationProblem) -> Equations:
     for j, c in zip(others, combinations.T, strict=True):
         size = np.abs(c)
         few = independent[size > ABSENT * size.max(initial=0.0)]
-        if not rows[j].any():
-            few = few[:0]
         samples = np.append(few, j)
         n_integers += len(samples) * matrix.shape[1]
         if len(few) > MOST_ROWS or n_integers > MOST_INTEGERS:

@@ -26,6 +26,11 @@ alpha' A for some alpha if N V_k = 0 for all k, and then <alpha, Y> = <zeta_0, V
 up to a factor: again a problem of smallest norm with orthonormal rows, N and zeta_0 over its norm.
 Its multipliers (c, d) give zeta = zeta_0 + N' c ||zeta_0|| / d, and its V gives alpha = A V'.
 
+**Fewer columns.** Under l2, spectral and nuclear norms of groups only inner products within each
+group matter. So a group of more columns than equations, A_g = L_g W_g' with orthonormal W_g (F_g,
+n), is replaced by L_g, and its coefficients are zeta_g W_g': of a gated network with many inputs
+G n columns are left of M D.
+
 **Cleaning.** An interior point leaves small numbers where the solution has zeros. Entries or groups
 whose slack in the dual ball exceeds their size, relative to the largest one, are set to 0, and the
 others are moved onto the equations again. That is kept if the norm does not grow.
@@ -34,7 +39,7 @@ others are moved onto the equations again. That is kept if the norm does not gro
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
@@ -52,6 +57,8 @@ from implicit_bias.interpolation.spectral_path import SpectralPath
 from implicit_bias.interpolation.system import LinearSystem, Point, least_change
 from implicit_bias.norms import (
     L2,
+    GroupNorm,
+    MaxOverGroups,
     Norm,
     Nuclear,
     OfSingularValues,
@@ -79,6 +86,9 @@ def solve_system(system: LinearSystem) -> Point:
     singular = of_singular_values(system.norm, system.shape)
     if singular is not None:
         return closed_form(system, singular)
+    smaller = with_fewer_columns(system)
+    if smaller is not None:
+        return smaller.expanded(solve_system(smaller.system))
     path = path_of(system)
     if path is not None:
         point = InteriorPoint().follow(path)
@@ -101,6 +111,71 @@ def solve_system(system: LinearSystem) -> Point:
         system.A, system.Y, system.norm, system.shape, system.tolerance, system.deadline
     )
     return Point(system.corrected(zeta), alpha, method, iterations)
+
+
+@dataclass(frozen=True, eq=False)
+class FewerColumns:
+    """A system whose groups of columns are replaced by as many as there are equations.
+
+    Attributes
+    ----------
+    system : LinearSystem
+        The smaller system.
+    groups : ndarray of int, shape (F,)
+        Group of each column of the larger one.
+    bases : list of ndarray, shapes (F_g, c_g)
+        W_g of each group.
+    """
+
+    system: LinearSystem
+    groups: Integers
+    bases: list[Array]
+
+    def expanded(self, point: Point) -> Point:
+        """Return the point of the larger system."""
+        zeta = np.empty((len(point.zeta), len(self.groups)))
+        start = 0
+        for g, W in enumerate(self.bases):
+            width = W.shape[1]
+            zeta[:, self.groups == g] = point.zeta[:, start : start + width] @ W.T
+            start += width
+        return replace(point, zeta=zeta)
+
+
+def with_fewer_columns(system: LinearSystem) -> FewerColumns | None:
+    """Replace groups of more columns than equations; None where there are none, or other norms."""
+    norm = system.norm
+    inner: ConjugatedNorm = L2()
+    over: type[SumOverGroups] | type[MaxOverGroups] = SumOverGroups
+    if isinstance(norm, GroupNorm) and not norm.apart:
+        groups = np.repeat(norm.groups, system.shape[2])
+    elif isinstance(norm, SumOverGroups | MaxOverGroups):
+        inner = norm.norm
+        over = type(norm)
+        groups = groups_of_entries(norm, system.shape)[0].reshape(-1)
+    else:
+        return None
+    invariant = inner in (L2(), Nuclear(), Spectral())
+    if not invariant or np.bincount(groups).max() <= len(system.A):
+        return None
+    parts = []
+    bases = []
+    for g in range(int(groups.max()) + 1):
+        part = system.A[:, groups == g]
+        W = np.eye(part.shape[1])
+        if part.shape[1] > len(part):
+            W, R = scipy.linalg.qr(part.T, mode="economic", check_finite=False)
+            part = R.T
+        parts.append(part)
+        bases.append(W)
+    widths = [part.shape[1] for part in parts]
+    smaller = replace(
+        system,
+        A=np.hstack(parts),
+        norm=over(inner, np.repeat(np.arange(len(parts)), widths), -1),
+        shape=(system.shape[0], 1, sum(widths)),
+    )
+    return FewerColumns(smaller, groups, bases)
 
 
 def path_of(system: LinearSystem) -> Path | None:
@@ -189,8 +264,8 @@ def of_singular_values(norm: Norm, shape: Shape) -> ConjugatedNorm | None:
 
 
 def groups_of_entries(norm: Norm, shape: Shape) -> Integers:
-    """Group of each entry of a sum of norms over groups of columns; 0 of other norms."""
-    if not isinstance(norm, SumOverGroups):
+    """Group of each entry of a norm over groups of columns; 0 of other norms."""
+    if not isinstance(norm, SumOverGroups | MaxOverGroups):
         return np.zeros(shape, dtype=np.int64)
     groups = norm.groups
     if norm.axis == -2:

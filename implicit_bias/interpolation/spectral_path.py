@@ -121,7 +121,7 @@ class SpectralPath(Path):
         self.factors = []
         self.k_t = []
         self.directions = []  # K^-1 k_t + Y
-        gram = np.zeros((len(A), len(A)))
+        halves = []
         border = []
         slack = []
         groups = zip(self.columns, self._parts(self.Y), self.R, self.S, self.t, strict=True)
@@ -138,13 +138,16 @@ class SpectralPath(Path):
             solved = _solve(factor, k_t)
             rows = A[:, :, columns].reshape(len(A), -1)
             half = scipy.linalg.solve_triangular(factor[0], rows.T, lower=True, check_finite=False)
-            gram += half.T @ half
+            halves.append(half)
             border.append(rows @ (solved + Y).ravel())
             slack.append(max(0.5 * float((SPS * P).sum()) - float((k_t * solved).sum()), 0.0))
             self.factors.append(factor)
             self.k_t.append(k_t)
             self.directions.append(solved + Y)
-        self.matrix = NewtonMatrix([gram], np.stack(border, axis=1)[None], np.array(slack))
+        whole = np.concatenate(halves)
+        self.matrix = NewtonMatrix(
+            [whole.T @ whole], np.stack(border, axis=1)[None], np.array(slack)
+        )
 
     def direction(self, mu: float, predictor: Step | None) -> Step:
         """Return the changes of alpha, R, Z, t, and U."""

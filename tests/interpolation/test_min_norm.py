@@ -153,6 +153,31 @@ def test_many_samples(norm: Any) -> None:
     check(found, X, np.ones((200, 1)), y)
 
 
+@pytest.mark.parametrize("K", [1, 2])
+@pytest.mark.parametrize("over", [SumOverGroups, MaxOverGroups])
+@pytest.mark.parametrize("inner", [L2(), Nuclear(), Spectral()], ids=str)
+def test_groups_of_more_columns_than_samples(inner: Any, over: Any, K: int) -> None:
+    """Of which a method sees as many columns as there are samples."""
+    X = normal(4, 13)
+    Y = normal(4, K, seed=1)
+    norm = over(inner, np.array([0, 1, 1, 0, 0, 2, 1, 0, 1, 0, 0, 1, 2]), -1)
+    found = min_norm(X, Y, norm)
+    check(found, X, np.ones((4, 1)), Y)
+    expected = clarabel_optimum(X, np.ones((4, 1)), Y, norm)
+    assert found.upper == pytest.approx(expected, rel=CLARABEL)
+
+
+def test_gated_networks_of_many_inputs() -> None:
+    X = normal(8, 12)
+    gating = UnitGates.random(X, 3, random_state=0)
+    gates = np.asarray(gating.gates(X))
+    Y = normal(8, 2, seed=1)
+    found = min_norm(X, Y, gates=gating, groups=gating.groups)
+    check(found, X, gates, Y)
+    expected = clarabel_optimum(X, gates, Y, GroupNorm(gating.groups))
+    assert found.upper == pytest.approx(expected, rel=CLARABEL)
+
+
 # --- closed forms ------------------------------------------------------------------------------
 
 
