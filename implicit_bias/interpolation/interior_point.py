@@ -1,9 +1,9 @@
 r"""A primal-dual interior point for equality constraints: Mehrotra's predictor and corrector.
 
 The loop is that of every norm. What the norm adds is a `Path`: the variables beside alpha, the
-Newton system, and how far a step may go (`group_path`, `entry_path`). It differs from the margin
-problem's (`solvers.interior_point`) in one thing: alpha is free in sign, so the Newton matrix is
-A K^-1 A' alone, without the diagonal s / alpha.
+Newton system, and how far a step may go (`group_path`, `entry_path`, `spectral_path`). It differs
+from the margin problem's (`solvers.interior_point`) in one thing: alpha is free in sign, so the
+Newton matrix is A K^-1 A' alone, without the diagonal s / alpha.
 
 Both bounds are known at each iterate: coefficients are moved onto the equations, and alpha is
 scaled into the dual ball.

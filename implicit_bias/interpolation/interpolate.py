@@ -11,7 +11,7 @@ theorem with a squared loss: where it ends depends on its step size (Gunasekar e
 `min_norm` solves the problem in three steps:
 
 1. `equations`: independent equations, and proofs that the others follow or contradict;
-2. `system`, `methods`: closed forms and interior points, `cvxpy` for custom norms;
+2. `system`, `methods`: closed forms and interior points, and CVXPY for custom norms;
 3. `certificate`: both bounds, with all rounding, by what the method found.
 
 Sources: Gunasekar, Lee, Soudry, Srebro (2018), "Characterizing implicit bias in terms of

@@ -382,6 +382,23 @@ def test_diagonal_networks_are_between_the_l1_and_the_l2_solution() -> None:
     np.testing.assert_allclose(w, l2.coef[0], atol=1e-6)
 
 
+@pytest.mark.parametrize("alpha", [0.1, 1.0])
+def test_gradient_descent_on_a_diagonal_network_ends_at_the_minimizer_of_q(alpha: float) -> None:
+    X = normal(4, 9)
+    y = normal(4, 1, seed=1)[:, 0]
+    u = np.full(9, alpha)
+    v = np.full(9, alpha)
+    rate = 0.002 / (1 + alpha**2)
+    for _ in range(20_000):
+        slope = X.T @ (X @ (u * u - v * v) - y)
+        u, v = u - 2 * rate * u * slope, v + 2 * rate * v * slope
+    w = u * u - v * v
+    np.testing.assert_allclose(X @ w, y, atol=1e-5)
+    np.testing.assert_allclose(w, hyperbolic_entropy_solution(X, y, alpha), atol=5e-3)
+    assert np.abs(w).sum() >= min_norm(X, y, "l1").lower
+    assert np.linalg.norm(w) >= min_norm(X, y, "l2").lower
+
+
 # --- what callers do -----------------------------------------------------------------------------
 
 
