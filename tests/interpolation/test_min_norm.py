@@ -16,6 +16,8 @@ from drawn import normal
 from implicit_bias import min_norm
 from implicit_bias.base.validation import Array
 from implicit_bias.interpolation import Interpolant, InterpolationStatus
+from implicit_bias.interpolation.methods import cleaned
+from implicit_bias.interpolation.system import LinearSystem, Point
 from implicit_bias.norms import (
     L1,
     L2,
@@ -243,6 +245,13 @@ def test_sparse_coefficients_are_recovered_with_exact_zeros() -> None:
     assert np.flatnonzero(found.coef).tolist() == [40, 41, 42, 43, 44]
     assert np.flatnonzero(found.group_norms).tolist() == [8]
     assert found.group_norms.sum() == pytest.approx(found.upper)
+
+
+def test_entries_that_are_needed_are_not_set_to_0() -> None:
+    """Of rough multipliers, as a time limit leaves them, most entries seem to be inactive."""
+    system = LinearSystem(np.eye(3), np.array([[1.0], [0.5], [0.25]]), L1(), (1, 1, 3))
+    rough = Point(system.Y.T, np.array([[1.0], [0.1], [0.1]]), "rough")
+    np.testing.assert_array_equal(cleaned(system, rough, np.arange(3)[None]).zeta, system.Y.T)
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf", Lp(3)], ids=str)
