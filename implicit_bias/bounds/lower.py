@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -257,7 +258,19 @@ def in_box(problem: MarginProblem, values: Array) -> Array:
 # --- the dual norm of V ----------------------------------------------------------------------
 
 
-def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> Enclosure:
+class HasFeatures(Protocol):
+    """A problem: the features of its samples, and the norm of its coefficients."""
+
+    @property
+    def features(self) -> Features:
+        """Features of the samples."""
+
+    @property
+    def norm(self) -> Norm:
+        """Omega."""
+
+
+def dual_norms(problem: HasFeatures, weights: Array, roundings: int = 0) -> Enclosure:
     """Terms of Omega_*(V), (G,), of weights a_n (N, K') with this many roundings each.
 
     Where the norm depends on the norms of the rows of V alone, their errors cost less to bound.
@@ -280,7 +293,7 @@ def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> En
     return norm.from_row_norms(Enclosure(np.concatenate(values), np.concatenate(radii)))
 
 
-def precise_dual_norms(problem: MarginProblem, weights: Array, rest: Array) -> Enclosure:
+def precise_dual_norms(problem: HasFeatures, weights: Array, rest: Array) -> Enclosure:
     """Terms of Omega_*(V), (G,), of weights + rest (N, K'), V with about 28 digits."""
     features = problem.features
     gates = features.fast_gates

@@ -173,7 +173,7 @@ class MarginProblem:
             raise ValueError(f"X has no features: shape {X.shape}")
         labels, classes = validation.as_class_labels(self.y, n, self.classes)
         y = validation.owned(labels, self.y)
-        gates = _as_gates(self.gates)
+        gates = as_gates(self.gates)
         if gates.shape[0] != n:
             raise ValueError(f"gates must have one row per sample: {n}, got {gates.shape[0]}")
         if not isinstance(self.intercept, bool | np.bool_):
@@ -609,7 +609,7 @@ def _as_norms(
     return gate_norm, norm
 
 
-def _as_gates(gates: object) -> GateMatrix:
+def as_gates(gates: object) -> GateMatrix:
     """Check gates, dense or sparse, and return what nobody else can change."""
     if not sp.issparse(gates):
         return validation.owned(validation.as_finite(gates, "gates", 2), gates)  # type: ignore[arg-type]

@@ -47,6 +47,7 @@ import scipy.sparse as sp
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Status
+from implicit_bias.norms import Norm
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import (
     Answer,
@@ -439,3 +440,58 @@ def _under_any_norm(problem: MarginProblem) -> tuple[cp.Problem, Callable[[], An
         return Answer(alpha, coef, problem.as_intercept(b.value.ravel() * problem.intercept))
 
     return cp.Problem(cp.Minimize(objective), constraints), read
+
+
+# --- equations in place of margins ------------------------------------------------------------
+
+
+def interpolate(
+    A: Array,
+    Y: Array,
+    norm: Norm,
+    shape: tuple[int, int, int],
+    tolerance: float,
+    deadline: Deadline,
+) -> tuple[Array, Array, str, int]:
+    """Minimise a norm subject to A zeta_k = y_k, by Clarabel, or else by SCS.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, F)
+        Independent rows.
+    Y : ndarray of shape (n, K)
+        Values.
+    norm : Norm
+        One with an expression in CVXPY.
+    shape : tuple of int
+        (K, M, D), in which the norm sees the coefficients.
+    tolerance : float
+        Relative gap to aim at.
+    deadline : Deadline
+        When to stop.
+
+    Returns
+    -------
+    zeta : ndarray of shape (K, F)
+        Coefficients; 0 where no solver found any.
+    alpha : ndarray of shape (n, K)
+        Multipliers.
+    name : str
+        The solver that found them.
+    iterations : int
+        Its iterations.
+    """
+    K = Y.shape[1]
+    zeta = cp.Variable(K * A.shape[1])
+    equations = A @ cp.reshape(zeta, (K, A.shape[1]), order="C").T == Y
+    program = cp.Problem(cp.Minimize(norm.atom(zeta, shape, cp)), [equations])
+    for name in ("clarabel", "scs"):
+        try:
+            BACKENDS[name].solve(program, max(tolerance, 1e-10), deadline.left)
+        except cp.SolverError:
+            continue
+        if zeta.value is not None and equations.dual_value is not None:
+            alpha = -np.asarray(equations.dual_value).reshape(Y.shape)
+            iterations = int(program.solver_stats.num_iters or 0)
+            return zeta.value.reshape(K, A.shape[1]), alpha, name, iterations
+    return np.zeros((K, A.shape[1])), np.zeros_like(Y), "clarabel, scs", 0
