@@ -104,7 +104,7 @@ def offset_advice(problem: MarginProblem) -> str:
     passes = ((sums == sums[0]).all(axis=0) & (sums[0] != 0)).any()
     constant = "append a constant 1 to the inputs, or " if passes else ""
     return (
-        f"the data are separable with an offset: {constant}let the predictor have an intercept "
+        f"the data may be separable with an offset: {constant}let the predictor have an intercept "
         "(fit_intercept=True of an estimator, MarginProblem(..., intercept=True))"
     )
 

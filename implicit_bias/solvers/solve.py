@@ -6,8 +6,8 @@
 choose     the method of the smallest estimated time (`choice`), or the one that is named
 run        the method, and grade what it found: certified bounds, and the status they bear out
 fall back  where "auto" did not settle the problem (`_fall_back`): a proof that nothing separates
-           the samples; closed forms at both ends of C; one other solver of this package, which is
-           the embedding where it takes seconds; one solver of another library
+           the samples; one other solver of this package, which is the embedding where it takes
+           seconds; one solver of another library
 answer     with the best bounds of all that ran, who failed before, and what a user could change
 =========  =====================================================================================
 """
@@ -34,13 +34,10 @@ from implicit_bias.bounds.separability import (
     offset_advice,
     scaling_advice,
 )
-from implicit_bias.norms import L2
-from implicit_bias.norms.named import AtomError
 from implicit_bias.problem import MarginProblem, check_classes, check_problem
 from implicit_bias.problem.euclidean import with_l1_for_single_entries
 from implicit_bias.solvers import choice, costs
 from implicit_bias.solvers.base import (
-    BoundsAt,
     Candidate,
     OnProgress,
     Solution,
@@ -50,7 +47,6 @@ from implicit_bias.solvers.base import (
     Tolerances,
     check_report,
     check_start,
-    in_words,
     no_report,
 )
 from implicit_bias.solvers.choice import FALL_BACK
@@ -105,9 +101,8 @@ def solve(
     max_iterations : int, optional
         Limit on the solver's iterations.
     max_seconds : float, optional
-        Limit on the time: what was found by then is certified. "auto" leaves half of it to other
-        methods where the first one should take less than half. Solvers of CVXPY have limits
-        of their own (ECOS one of iterations alone); a single step of another solver and the
+        Limit on the time: what was found by then is certified. Solvers of CVXPY have limits of
+        their own (ECOS one of iterations alone); a single step of another solver and the
         certificate are not interrupted.
     max_memory : float, optional
         GiB that a native solver may allocate beside the problem.
@@ -121,8 +116,8 @@ def solve(
     -------
     Solution
         Read its ``status``: only OPTIMAL means that the gap is at most ``tol``. The bounds in
-        its certificate hold in every case. An error inside a solver is NUMERICAL_TROUBLE, and
-        ``stats.detail`` says which; "auto" tries another solver then.
+        its certificate hold in every case. An error of arithmetic inside a solver is
+        NUMERICAL_TROUBLE, and ``stats.detail`` says which; "auto" tries another solver then.
 
     Raises
     ------
@@ -165,7 +160,6 @@ def solve(
     # --- choose ------------------------------------------------------------------------------
     falls_back = False
     why = ""  # the method was taken
-    until = deadline  # for the method itself
     if isinstance(solver, Solver):
         if options != choice.MethodOptions():
             raise ValueError(
@@ -174,7 +168,6 @@ def solve(
             )
         method = solver
         deadline = Deadline.after(solver.max_seconds)
-        until = deadline
     elif not isinstance(solver, str):
         raise TypeError(
             f"solver must be a name or a Solver, not a {type(solver).__name__}: pass 'auto', or "
@@ -198,13 +191,8 @@ def solve(
             tolerances = replace(tolerances, infeasibility=max(doubt, infeasibility_tol))
         given = replace(options, tolerances=tolerances)
         method = choice.make_solver(chosen.solver, formulated, given, chosen.system)
-        # Half of the time is left to others where the method should take less than half.
-        if falls_back and max_seconds is not None and chosen.seconds < 0.5 * max_seconds:
-            built_in = FALL_BACK.built_in(formulated, method.name)
-            if built_in is not None or FALL_BACK.external(formulated, deadline) is not None:
-                until = deadline.sooner(0.5)
         # The time that making the solver took, which may load a large library, is gone.
-        method = replace(method, max_seconds=until.left)
+        method = replace(method, max_seconds=deadline.left)
 
     with threads(method.lent_threads(problem)):
         # --- run -----------------------------------------------------------------------------
@@ -217,19 +205,14 @@ def solve(
             )
         else:
             trials.best = trials.run(method, start)
-            if start is not None and trials.best.status is Status.NUMERICAL_TROUBLE:
-                # The start may be of a problem that is too unlike this one.
-                again = replace(method, max_seconds=deadline.left)
-                trials.best = trials.run(again)
             # --- fall back -------------------------------------------------------------------
-            # A method that used all of the caller's time leaves none to others.
-            had_all = max_seconds is not None and until is deadline
-            used_up = had_all and trials.best.status is Status.TIME_LIMIT
-            if falls_back and trials.unsettled and not used_up:
+            if falls_back and trials.unsettled:
                 _fall_back(trials, options)
         # --- answer --------------------------------------------------------------------------
         best = trials.best
-        advice = _advice(problem, best, deadline)
+        advice = ""
+        if conflict is None:  # whose cure is its own
+            advice = _advice(problem, best.status)
     graded = best.graded
     certificate = graded.certificate
     # Support vectors: alpha_n, relative to its mean, exceeds what the margin exceeds 1 by. Active
@@ -300,14 +283,11 @@ class _Trials:
         When all has to end.
     best : _Attempt
         What settled the problem, or has the best bounds.
-    late : bool
-        Whether a method ended by its limit of time.
     grading : float
         The seconds that the last certificate took.
     """
 
     best: _Attempt
-    late: bool = False
     grading: float = 0.0
 
     def __init__(
@@ -326,29 +306,8 @@ class _Trials:
 
     def run(self, method: Solver, start: Start | None = None) -> _Attempt:
         """Run a method, and grade what it found."""
-        return self.graded(method, self.found_by(method, start))
-
-    def found_by(self, method: Solver, start: Start | None = None) -> Candidate:
-        """Run a method; what it raises is numerical trouble.
-
-        What ``on_progress`` raises within it is no trouble of the method, and goes to the caller.
-        """
-        of_caller: list[BaseException] = []
-
-        def relay(bounds: BoundsAt) -> None:
-            try:
-                self.on_progress(bounds)
-            except BaseException as error:
-                of_caller.append(error)
-                raise
-
-        try:
-            return finite(self.problem, method.run(self.formulated, relay, start))
-        except BaseException as error:  # a panic of a library in Rust is no Exception
-            if error in of_caller or isinstance(error, AtomError):
-                raise
-            # `in_words` raises again what the caller can mend.
-            return _untried(self.problem, Status.NUMERICAL_TROUBLE, in_words(error))
+        found = method.run(self.formulated, self.on_progress, start)
+        return self.graded(method, finite(self.problem, found))
 
     def graded(self, method: Solver, found: Candidate) -> _Attempt:
         """Grade what a method found, in the time that is left."""
@@ -366,7 +325,6 @@ class _Trials:
             deadline=self.deadline,
         )
         self.grading = time.perf_counter() - began
-        self.late = self.late or graded.status is Status.TIME_LIMIT
         return _Attempt(method, found, graded)
 
     def join(self, other: _Attempt) -> None:
@@ -444,57 +402,22 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
                 trials.join(trials.graded(first.method, found))
                 tried.append("nothing separates but the last digits of redundant columns")
 
-    # --- a soft margin at both ends of C ------------------------------------------------------
-    # The numbers of such problems are too far apart for a method that follows both constraints.
-    if trials.go_on and not problem.hard_margin:
-        # zeta = 0 is exact where the box alone binds.
-        alpha = problem.constraints.alpha_of_zero(problem.shares)
-        found = _untried(problem, Status.OPTIMAL, alpha=alpha)
-        trials.join(trials.graded(first.method, found))
-        if not trials.unsettled:
-            tried.append("zeta = 0")
-        # The hard margin's solution is exact where the box binds nowhere.
-        if trials.go_on and problem.box.min() * problem.scale >= FALL_BACK.large_C:
-            _join_similar(trials, replace(problem, C=np.inf), options)
-            if not trials.unsettled:
-                tried.append("solved with a hard margin")
-
     # --- one other solver of this package, and one of another library -------------------------
-    closer = options
-    near_miss = trials.best.graded.certificate.gap < FALL_BACK.near_miss * trials.gap
-    if near_miss:
-        gap = trials.gap / FALL_BACK.near_miss
-        closer = replace(options, tolerances=replace(options.tolerances, gap=gap))
     built_in: str | None = FALL_BACK.built_in(formulated, first.method.name)
     if built_in is None and first.method.tolerances != options.tolerances:
         built_in = first.method.name  # which gave up early, in doubt
     external: str | None = FALL_BACK.external(formulated, deadline)
-    if external == first.method.name and not near_miss:
+    if external == first.method.name:
         external = None
-    if built_in is not None and trials.go_on and not hopeless:
-        # Half of the time is for the solver that follows, if there is one.
-        until = deadline
-        if external is not None:
-            until = deadline.sooner(0.5)
-        _try_other(trials, built_in, closer, until, tried)
-    if external is not None and trials.go_on and not hopeless:
-        _try_other(trials, external, closer, deadline, tried)
-
-    # --- any separator is an upper bound ------------------------------------------------------
-    another_norm = problem.norm not in (L2(), problem.gate_norm)
-    if trials.lack_separator and not hopeless and problem.hard_margin and another_norm:
-        if _join_similar(trials, replace(problem, norm=L2()), options):
-            tried.append("separator of the Euclidean norm")
+    for name in (built_in, external):
+        if name is not None and trials.go_on and not hopeless:
+            _try_other(trials, name, options, tried)
 
     # --- how it ended -------------------------------------------------------------------------
     best = trials.best
     status = best.status
-    late = trials.late or deadline.passed or status is Status.TIME_LIMIT
-    if trials.unsettled and late:
-        # Without a limit of the caller's it was one of a method's own.
+    if trials.unsettled and deadline.passed:
         status = Status.TIME_LIMIT
-        if deadline.left is None:
-            status = Status.ITERATION_LIMIT
     trials.best = _Attempt(
         best.method,
         replace(best.candidate, detail=f"after {', '.join(tried)}"),
@@ -502,13 +425,11 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
     )
 
 
-def _try_other(
-    trials: _Trials, name: str, options: choice.MethodOptions, until: Deadline, tried: list[str]
-) -> None:
+def _try_other(trials: _Trials, name: str, options: choice.MethodOptions, tried: list[str]) -> None:
     """Run another solver, which must not cost the answer that there is."""
     try:
         method = choice.make_solver(name, trials.formulated, options)
-        other = trials.run(replace(method, max_seconds=until.left))
+        other = trials.run(replace(method, max_seconds=trials.deadline.left))
     except MemoryError:
         tried.append(f"{name}: {Status.MEMORY_LIMIT.label}")
         return
@@ -520,68 +441,19 @@ def _try_other(
         tried.append(other.failure)
 
 
-def _join_similar(trials: _Trials, similar: MarginProblem, options: choice.MethodOptions) -> bool:
-    """Join the numbers of a similar problem's solution, if there is memory for it."""
-    seconds = trials.deadline.within(FALL_BACK.similar_seconds).left
-    try:
-        found = solve(
-            similar,
-            tol=options.tolerances.gap,
-            device=options.device,
-            max_seconds=seconds,
-            max_memory=options.max_memory,
-        )
-    except MemoryError:
-        return False
-    candidate = Candidate(
-        alpha=found.alpha,
-        coef=found.coef,
-        intercept=found.intercept,
-        status=found.status,
-        iterations=found.stats.iterations,
-    )
-    trials.join(trials.graded(trials.best.method, candidate))
-    return True
-
-
 def _proof_takes_too_long(problem: MarginProblem) -> bool:
     """Whether a proof that nothing separates all samples would take too long."""
     sizes = costs.Sizes.of(problem)
     return takes_too_long(sizes.order, sizes.rows)
 
 
-def _advice(problem: MarginProblem, best: _Attempt, deadline: Deadline) -> str:
+def _advice(problem: MarginProblem, status: Status) -> str:
     """Say what a user could change where there is no separator, or no answer in float64."""
-    status = best.status
-    if status is Status.OPTIMAL:
-        return ""
-    advice = []
-    if status.inseparable and _separable_with_offset(problem, best.method.tolerances, deadline):
-        advice.append(offset_advice(problem))
-    if status is not Status.NOT_SEPARABLE and not deadline.passed:
-        scaling = scaling_advice(problem)
-        if scaling:
-            advice.append(scaling)
-    return "; ".join(advice)
-
-
-def _separable_with_offset(
-    problem: MarginProblem, tolerances: Tolerances, deadline: Deadline
-) -> bool:
-    """Whether a free offset is all that is missing; False where that is not tried."""
-    if problem.n_samples > FALL_BACK.most_with_offset or len(np.unique(problem.y)) != 2:
-        return False
-    if deadline.passed or not problem.hard_margin or not lacks_constant(problem):
-        return False
-    with_offset = replace(problem, intercept=True)
-    if find_conflict(with_offset) is not None:
-        return False
-    options = choice.MethodOptions(tolerances=tolerances, max_seconds=deadline.left)
-    method = choice.make_solver("auto", with_offset, options)
-    trials = _Trials(with_offset, with_offset, tolerances.gap, no_report, deadline)
-    found = trials.found_by(method)
-    margins = problem.margins(problem.decision(found.coef), found.intercept)
-    return bool((margins > 0).all())
+    if status.inseparable and lacks_constant(problem):
+        return offset_advice(problem)
+    if status not in (Status.OPTIMAL, Status.NOT_SEPARABLE):
+        return scaling_advice(problem) or ""
+    return ""
 
 
 def _above_mean(values: Array) -> Array:
