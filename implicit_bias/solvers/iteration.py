@@ -19,13 +19,11 @@ import numpy as np
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.threads import threads, threads_for
-from implicit_bias.base.validation import UnsuitableError, check_number
+from implicit_bias.base.validation import UnsuitableError
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.euclidean import in_groups_of_gates
 from implicit_bias.solvers import base, costs
-
-GIB = 2**30
 
 # Yields (lower, upper), the best bounds so far, once an iteration; returns how it ended.
 Steps: TypeAlias = Generator[tuple[float, float], None, Status]
@@ -163,17 +161,9 @@ class NativeSolver(base.Solver):
         As in `Solver`.
     device : str
         Where torch computes: "cpu", "cuda", "cuda:1", ...
-    max_memory : float or None
-        GiB that it may allocate beside the problem; None sets no bound.
     """
 
     device: str = "cpu"
-    max_memory: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_memory is not None:
-            check_number(self.max_memory, "max_memory", "[0, inf]")
 
     # The number of the first point of the history.
     first_iteration: ClassVar[int] = 0
@@ -191,7 +181,7 @@ class NativeSolver(base.Solver):
 
     @abstractmethod
     def prepare(self, problem: MarginProblem, start: base.Start | None) -> Run:
-        """Set up a run; refuse, with MemoryError, what does not fit."""
+        """Set up a run."""
 
     @final
     def run(
@@ -204,8 +194,6 @@ class NativeSolver(base.Solver):
 
         Raises
         ------
-        MemoryError
-            More than ``max_memory`` would be needed; raised before it is allocated.
         ValueError
             A norm that is no sum of Euclidean norms over groups, or too many classes.
         """
@@ -236,24 +224,6 @@ class NativeSolver(base.Solver):
     def limit(self) -> int:
         """Iterations that are allowed."""
         return self.max_iterations or self.own_limit
-
-    def fits(self, needed: int) -> bool:
-        """Whether ``max_memory`` allows this many bytes."""
-        return self.max_memory is None or needed <= self.max_memory * GIB
-
-    def check_memory(self, needed: int) -> None:
-        """Refuse what does not fit, before anything is allocated.
-
-        Raises
-        ------
-        MemoryError
-            More than ``max_memory`` would be needed.
-        """
-        if not self.fits(needed):
-            raise MemoryError(
-                f"this solve would need {needed / GIB:.3g} GiB beside the data, but max_memory is "
-                f"{self.max_memory:g} GiB: raise it, use fewer samples, or solver='working-set'"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

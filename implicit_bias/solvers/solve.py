@@ -74,7 +74,6 @@ def solve(
     infeasibility_tol: float = DEFAULT.infeasibility,
     max_iterations: int | None = None,
     max_seconds: float | None = None,
-    max_memory: float | None = None,
     start: Start | None = None,
     on_progress: OnProgress = no_report,
 ) -> Solution:
@@ -104,8 +103,6 @@ def solve(
         Limit on the time: what was found by then is certified. Solvers of CVXPY have limits of
         their own (ECOS one of iterations alone); a single step of another solver and the
         certificate are not interrupted.
-    max_memory : float, optional
-        GiB that a native solver may allocate beside the problem.
     start : Solution, optional
         Of a similar problem, for the native solvers to start from: another C, other gates of the
         same number of groups, or fewer samples (those of ``problem`` that it lacks come last).
@@ -127,8 +124,6 @@ def solve(
         A solver that does not exist or cannot solve this problem.
     ImportError
         The solver's package is not installed.
-    MemoryError
-        More than ``max_memory`` would be needed; raised before it is allocated.
 
     Examples
     --------
@@ -152,7 +147,6 @@ def solve(
         max_iterations=max_iterations,
         max_seconds=max_seconds,
         device=device,
-        max_memory=max_memory,
     )
     # Methods see groups of one entry each as l1; certificates are of the problem as it is.
     formulated = with_l1_for_single_entries(problem)
@@ -430,9 +424,6 @@ def _try_other(trials: _Trials, name: str, options: choice.MethodOptions, tried:
     try:
         method = choice.make_solver(name, trials.formulated, options)
         other = trials.run(replace(method, max_seconds=trials.deadline.left))
-    except MemoryError:
-        tried.append(f"{name}: {Status.MEMORY_LIMIT.label}")
-        return
     except (ImportError, UnsuitableError) as error:
         tried.append(f"{name}: {error}")
         return
