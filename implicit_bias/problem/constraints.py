@@ -207,24 +207,6 @@ class Constraints:
         """Return dual variables of the problem, equal within each sample, with sum 1."""
         return self.alpha(np.full(len(self), 1.0 / (self.n_classes - 1)))
 
-    def alpha_of_zero(self, shares: Array) -> Array:
-        """Return dual variables of the problem whose sum is the primal value of zeta = 0.
-
-        The largest C is taken as 1. With an intercept they obey its equation.
-
-        Parameters
-        ----------
-        shares : ndarray of shape (N,)
-            C of each sample over the largest one.
-        """
-        each = shares[self.samples]
-        if not self.intercept:
-            return self.alpha(each / (self.n_classes - 1))
-        weights = np.zeros(self.n_classes)
-        np.add.at(weights, self.own, shares)
-        parts = _even_flow(weights) / np.where(weights > 0, weights, 1.0)[:, None]
-        return self.alpha(each * parts[self.owners, self.rivals])
-
     # --- some of the rows
 
     def subset(self, index: Integers | NDArray[np.bool_]) -> Constraints:

