@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from implicit_bias.comparison import Comparison, compare
     from implicit_bias.diagnosis import Diagnosis, DiagnosisWarning, WhichNorm
     from implicit_bias.diagnosis.box import BoxLimit, box_gap
+    from implicit_bias.diagnosis.box_trace import BoxTrace
     from implicit_bias.diagnosis.diagnose import diagnose
     from implicit_bias.diagnosis.recorder import Recorder
     from implicit_bias.diagnosis.which_norm import which_norm
@@ -49,6 +50,7 @@ HOMES = {
     "attention_margin": "implicit_bias.problem",
     "box_gap": "implicit_bias.diagnosis.box",
     "BoxLimit": "implicit_bias.diagnosis.box",
+    "BoxTrace": "implicit_bias.diagnosis.box_trace",
     "Certificate": "implicit_bias.bounds.certificate",
     "certify": "implicit_bias.bounds.certificate",
     "certify_network": "implicit_bias.modules.stationarity",

@@ -18,6 +18,7 @@ any norm; Gronich, Vardi (2026) for Adam, Signum, Muon and mixtures on smooth ho
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import torch
@@ -46,19 +47,26 @@ OPTIMIZERS = {
     "Muon, two rates": "weighted spectral",
     "Muon beside Adam": "spectral and linf",
 }
-# Muon has Newton and Schulz's iteration to its end, in place of torch's few steps.
-KINDS: dict[str, Callable[..., Optimizer]] = {
-    "momentum": partial(torch.optim.SGD, momentum=0.9),
-    "signs": partial(SignDescent, momentum=0.9),
-    "Adam": partial(torch.optim.Adam, betas=(0.9, 0.95), eps=1e-30),
-    "Muon": partial(
-        torch.optim.Muon,
+
+
+def muon(parameters: Any, rate: float) -> Optimizer:
+    """Muon of torch 2.9, with Newton and Schulz's iteration to its end in place of a few steps."""
+    return torch.optim.Muon(
+        parameters,
+        rate,
         momentum=0.9,
         weight_decay=0.0,
         eps=1e-30,
         ns_coefficients=(1.875, -1.25, 0.375),
         ns_steps=15,
-    ),
+    )
+
+
+KINDS: dict[str, Callable[..., Optimizer]] = {
+    "momentum": partial(torch.optim.SGD, momentum=0.9),
+    "signs": partial(SignDescent, momentum=0.9),
+    "Adam": partial(torch.optim.Adam, betas=(0.9, 0.95), eps=1e-30),
+    "Muon": muon,
 }
 # Largest gap at the end, and by how much the others are larger.
 AT_LIMIT, APART = 0.1, 2.0

@@ -44,7 +44,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -228,67 +228,99 @@ def box_gap(
             "the optimizer has no weight decay, so that nothing bounds the weights: diagnose "
             "measures the margin problem instead"
         )
-    value, gradients = _gradients(module, list(_batches(inputs, labels)), loss, steps)
-    return _measured(module, inputs, steps, value, gradients, rates)
-
-
-def _measured(
-    module: nn.Module,
-    inputs: Any,
-    steps: Sequence[Step],
-    value: float,
-    gradients: Mapping[str, Tensor],
-    rates: Sequence[float] | None,
-) -> BoxLimit:
-    radii: dict[str, float] = {}
-    norms: dict[str, float] = {}
-    free: dict[str, float] = {}
-    duals = 0.0  # sum of r_p ||g_p||_{p,*}
-    products = 0.0  # sum of <g_p, theta_p>
-    at_wall = 0
-    counted = 0
-    penalised: list[Tensor] = []
-    gradients_there: list[Tensor] = []
-    acted: list[float] = []
-    for step in steps:
-        theta = step.parameter.detach().double()
-        g = gradients[step.name]
-        if step.decay > 0.0:
-            acted.append(_decayed(step, steps[0], rates))
-        if step.decay > 0.0 and step.decoupled:
-            radius = step.scale / step.decay
-            sizes = _sizes(theta, step.norm)
-            radii[step.name] = radius
-            norms[step.name] = float(sizes.max())
-            duals += radius * _dual(g, step.norm)
-            products += float((g * theta).sum())
-            at_wall += int((sizes >= (1.0 - WALL) * radius).sum())
-            counted += sizes.numel()
-        elif step.decay > 0.0:
-            radii[step.name] = math.inf
-            penalised.append((g + step.decay * theta).reshape(-1))
-            gradients_there.append(g.reshape(-1))
-        else:
-            radii[step.name] = math.inf
-            free[step.name] = _dual(g, step.norm)
-    gap = duals + products
-    in_box = bool(norms)
+    value, gradients, first_arguments = _gradients(module, _batches(inputs, labels), loss, steps)
+    terms = Terms.of(steps, gradients)
     lower_bound = math.nan
-    if len(norms) == len(steps) and _is_affine(module, inputs):
-        lower_bound = value - gap
+    if len(terms.norms) == len(steps) and _is_affine(module, first_arguments):
+        lower_bound = value - terms.gap
+    acted = [_decayed(step, steps[0], rates) for step in steps if step.decay > 0.0]
     return BoxLimit(
-        score=_ratio(gap, duals) if in_box else math.nan,
-        gap=gap if in_box else math.nan,
+        score=terms.score,
+        gap=terms.gap,
         loss=value,
         lower_bound=lower_bound,
-        radii=radii,
-        norms=norms,
-        reached=max((norms[name] / radii[name] for name in norms), default=math.nan),
-        at_wall=at_wall / counted if counted else math.nan,
+        radii=terms.radii,
+        norms=terms.norms,
+        reached=terms.reached,
+        at_wall=terms.at_wall,
         decayed=min(acted),
-        free=free,
-        penalty_score=_penalty_score(penalised, gradients_there),
+        free=terms.free,
+        penalty_score=terms.penalty_score,
     )
+
+
+class FrankWolfe(NamedTuple):
+    """The gap over the box, and its ratio to sum_p r_p ||g_p||_{p,*}; nan without a box."""
+
+    gap: float
+    score: float
+
+
+def frank_wolfe(steps: Sequence[Step], gradients: Mapping[str, Tensor]) -> FrankWolfe:
+    """Add up r_p ||g_p||_{p,*} + <g_p, theta_p> over the tensors with decoupled decay."""
+    boxed = [step for step in steps if step.decoupled and step.decay > 0.0]
+    if not boxed:
+        return FrankWolfe(math.nan, math.nan)
+    duals = 0.0  # sum of r_p ||g_p||_{p,*}
+    products = 0.0  # sum of <g_p, theta_p>
+    for step in boxed:
+        g = gradients[step.name].double()
+        duals += step.scale / step.decay * _dual(g, step.norm)
+        products += float((g * step.parameter.detach().double()).sum())
+    gap = duals + products
+    return FrankWolfe(gap, _ratio(gap, duals))
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What the scores are made of, at one set of weights and one gradient; see `BoxLimit`."""
+
+    score: float
+    gap: float
+    radii: dict[str, float]
+    norms: dict[str, float]
+    reached: float
+    at_wall: float
+    free: dict[str, float]
+    penalty_score: float
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], gradients: Mapping[str, Tensor]) -> Terms:
+        """Add the parts of all tensors up, in float64."""
+        radii: dict[str, float] = {}
+        norms: dict[str, float] = {}
+        free: dict[str, float] = {}
+        at_wall = 0
+        counted = 0
+        penalised: list[Tensor] = []
+        gradients_there: list[Tensor] = []
+        for step in steps:
+            theta = step.parameter.detach().double()
+            g = gradients[step.name].double()
+            radii[step.name] = math.inf
+            if step.decay == 0.0:
+                free[step.name] = _dual(g, step.norm)
+            elif step.decoupled:
+                radius = step.scale / step.decay
+                sizes = _sizes(theta, step.norm)
+                radii[step.name] = radius
+                norms[step.name] = float(sizes.max())
+                at_wall += int((sizes >= (1.0 - WALL) * radius).sum())
+                counted += sizes.numel()
+            else:
+                penalised.append((g + step.decay * theta).reshape(-1))
+                gradients_there.append(g.reshape(-1))
+        in_box = frank_wolfe(steps, gradients)
+        return cls(
+            score=in_box.score,
+            gap=in_box.gap,
+            radii=radii,
+            norms=norms,
+            reached=max((norms[name] / radii[name] for name in norms), default=math.nan),
+            at_wall=at_wall / counted if counted else math.nan,
+            free=free,
+            penalty_score=_penalty_score(penalised, gradients_there),
+        )
 
 
 # --- gradients of the loss -----------------------------------------------------------------------
@@ -325,8 +357,12 @@ def _as_tensor(given: Any) -> Any:
 
 def _gradients(
     module: nn.Module, batches: Iterable[Batch], loss: Loss, steps: Sequence[Step]
-) -> tuple[float, dict[str, Tensor]]:
-    """Return the loss and its gradients, means over all samples, in float64."""
+) -> tuple[float, dict[str, Tensor], tuple[Any, ...]]:
+    """Return the loss and its gradients, means over all samples, in float64; and the first inputs.
+
+    One batch is held at a time.
+    """
+    first_arguments: tuple[Any, ...] = ()
     sums = {step.name: torch.zeros_like(step.parameter, dtype=torch.float64) for step in steps}
     total = 0.0
     samples = 0
@@ -344,6 +380,8 @@ def _gradients(
             found = torch.autograd.grad(
                 value.reshape(()), [values[step.name] for step in steps], allow_unused=True
             )
+        if samples == 0:
+            first_arguments = arguments
         total += count * float(value.detach())
         samples += count
         for step, gradient in zip(steps, found, strict=True):
@@ -354,7 +392,7 @@ def _gradients(
     means = {name: gradient / samples for name, gradient in sums.items()}
     if not math.isfinite(total) or not all(bool(g.isfinite().all()) for g in means.values()):
         raise ValueError("the loss or its gradient is not finite at these weights")
-    return total / samples, means
+    return total / samples, means, first_arguments
 
 
 def _moved(
@@ -423,12 +461,8 @@ def _decayed(step: Step, first: Step, rates: Sequence[float] | None) -> float:
     return -math.expm1(-step.decay * total)
 
 
-def _is_affine(module: nn.Module, inputs: Any) -> bool:
+def _is_affine(module: nn.Module, arguments: tuple[Any, ...]) -> bool:
     """Whether outputs are affine in the parameters, on a first batch: at two points and between."""
-    if isinstance(inputs, (Tensor, np.ndarray, tuple, list)):
-        arguments = _arguments(inputs)
-    else:
-        arguments = _arguments(next(iter(inputs))[0])
     one = {name: p.detach().clone() for name, p in module.named_parameters()}
     generator = torch.Generator().manual_seed(0)
     other = {}

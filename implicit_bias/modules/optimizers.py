@@ -191,14 +191,18 @@ def _held_tensors(optimizer: Any, kind: str) -> Iterator[_HeldTensor]:
             )
         for p in trained:
             rate = first
-            if kind == "spectral":  # Muon lengthens the steps of a matrix
-                rows = p.shape[0]
-                columns = math.prod(p.shape[1:])
-                if group["adjust_lr_fn"] == "match_rms_adamw":
-                    rate *= 0.2 * math.sqrt(max(rows, columns))
-                else:
-                    rate *= math.sqrt(max(1.0, rows / columns))
+            if kind == "spectral":
+                rate *= muon_scale(group, p.shape)
             yield _HeldTensor(p, rate, now / first)
+
+
+def muon_scale(group: Mapping[str, Any], shape: torch.Size) -> float:
+    """Return the factor by which Muon lengthens the steps of a matrix."""
+    rows = shape[0]
+    columns = math.prod(shape[1:])
+    if group.get("adjust_lr_fn") == "match_rms_adamw":
+        return 0.2 * math.sqrt(max(rows, columns))
+    return math.sqrt(max(1.0, rows / columns))
 
 
 def _norm_of(optimizer: object) -> str:

@@ -32,7 +32,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from implicit_bias.modules.optimizers import OptimizerError, each_of, name_of
+from implicit_bias.modules.optimizers import OptimizerError, each_of, muon_scale, name_of
 
 StepNorm: TypeAlias = Literal["l2", "linf", "spectral"]
 StepScale: TypeAlias = Callable[[Mapping[str, Any], torch.Size], float]
@@ -60,15 +60,6 @@ class Kind:
 def unit_scale(group: Mapping[str, Any], shape: torch.Size) -> float:
     """Return 1: the step is as long as the rate in its norm."""
     return 1.0
-
-
-def muon_scale(group: Mapping[str, Any], shape: torch.Size) -> float:
-    """Return the factor by which Muon lengthens the steps of a matrix."""
-    rows = shape[0]
-    columns = math.prod(shape[1:])
-    if group.get("adjust_lr_fn") == "match_rms_adamw":
-        return 0.2 * math.sqrt(max(rows, columns))
-    return math.sqrt(max(1.0, rows / columns))
 
 
 SIGNS = Kind("linf", unit_scale, decoupled=True)

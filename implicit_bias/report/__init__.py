@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from implicit_bias.report.figures.box_trace import draw_box_trace
     from implicit_bias.report.figures.diagnosis import draw_diagnosis, draw_support
     from implicit_bias.report.figures.errors import overview
     from implicit_bias.report.figures.recorder import draw_recorder
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 # Where each of these names is: the import waits until a name is asked for.
 HOMES = {
+    "draw_box_trace": "implicit_bias.report.figures.box_trace",
     "draw_diagnosis": "implicit_bias.report.figures.diagnosis",
     "draw_recorder": "implicit_bias.report.figures.recorder",
     "draw_support": "implicit_bias.report.figures.diagnosis",

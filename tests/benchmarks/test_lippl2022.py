@@ -131,6 +131,7 @@ def test_with_one_unit_the_folds_are_right() -> None:
     np.testing.assert_allclose(published.coef_, right.coef_, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_osqp_gives_their_program_no_better_than_ours() -> None:
     """Any coefficients bound the optimum from above, up to the share of the free columns."""
     outcome = outcome_of("osqp", models=("gd-gln",), train_size=40, units=2)
@@ -141,6 +142,7 @@ def test_osqp_gives_their_program_no_better_than_ours() -> None:
     assert theirs["excess"] >= -1e-6
 
 
+@pytest.mark.slow
 def test_gates_only_sees_the_gates_alone() -> None:
     """The decision is a linear function of the 0/1 gates of the trained network."""
     setting = small_setting(models=("gd-relu",), units=8, on_failure="drop")
@@ -156,6 +158,7 @@ def test_gates_only_sees_the_gates_alone() -> None:
     np.testing.assert_allclose(svm.decision_function(X), gates @ svm.coef_[0], atol=ROUNDING)
 
 
+@pytest.mark.slow
 def test_a_moved_network_keeps_its_weights_but_not_its_contexts() -> None:
     """Outputs written out: row h C + c of the contexts it is moved to, and the readout's bias."""
     setting = small_setting(models=("gd-gln",), hyperplanes=2)

@@ -231,6 +231,8 @@ def test_networks_go_where_the_table_says(
     name: str, kinds: tuple[float, ...] | None, slower: int
 ) -> None:
     """The norm of two tensors, up to a factor, from its definition; inf is the largest entry."""
+    if "Muon" in name and not hasattr(torch.optim, "Muon"):
+        pytest.skip("Muon came with torch 2.9")
     network = networks.Network(networks.Sizes(), "smooth", 0)
     norm = geometry_of(networks.built(network, name, 0.03), network).norm
     ratios = list[float]()

@@ -172,6 +172,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of what the peers call
 @pytest.mark.parametrize("table", SMALL, ids=lambda table: table.name)
 def test_every_peer_has_the_same_optimum(table: Table) -> None:

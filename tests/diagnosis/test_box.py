@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import cvxpy as cp
@@ -173,6 +174,25 @@ def test_a_loader_is_its_samples_and_the_module_stays() -> None:
     for name, value in module.state_dict().items():
         assert torch.equal(value, before[name]), name
     assert all(p.grad is None for p in module.parameters())
+
+
+def test_batches_are_read_once() -> None:
+    """A generator has no second pass, and the bound of a linear module needs none."""
+    module = nn.Linear(5, 3).double()
+    adamw = torch.optim.AdamW(module.parameters(), weight_decay=1.0)
+    whole = ib.box_gap(module, X, Y, optimizer=adamw, loss=cross_entropy)
+    held = 0
+
+    def batches() -> Iterator[tuple[Tensor, Tensor]]:
+        nonlocal held
+        for start in range(0, len(X), 10):
+            held += 1
+            yield X[start : start + 10], Y[start : start + 10]
+
+    parts = ib.box_gap(module, batches(), optimizer=adamw, loss=cross_entropy)
+    assert held == 3
+    assert parts.score == pytest.approx(whole.score, rel=1e-12)
+    assert parts.lower_bound == pytest.approx(whole.lower_bound, rel=1e-12)
 
 
 def test_how_far_decay_has_acted() -> None:

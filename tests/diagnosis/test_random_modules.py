@@ -106,7 +106,7 @@ def hybrid(case: Case, rng: np.random.Generator) -> tuple[Any, Rules, float]:
     optimizers, rules = list[Any](), Rules()
     for p in case.module.parameters():
         rate = float(rng.choice([0.01, 0.02, 0.05]))
-        if rng.random() < 0.5:
+        if rng.random() < 0.5 and hasattr(torch.optim, "Muon"):  # of torch 2.9 and later
             optimizers.append(torch.optim.Muon([p], lr=rate, weight_decay=0.0))
             rules.append(("spectral", rate * max(1.0, p.shape[0] / p.shape[1]) ** 0.5))
         else:

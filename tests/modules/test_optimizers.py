@@ -23,6 +23,9 @@ from implicit_bias.norms.tensors import PARAMETER_NORMS, ComposedNorm
 from implicit_bias.training.optimizers import SignDescent
 from kkt_points import set_to_kkt_point
 
+if not hasattr(torch.optim, "Muon"):
+    pytest.skip("Muon came with torch 2.9", allow_module_level=True)
+
 N, D = 12, 4
 X = drawn(N, D)
 
@@ -259,7 +262,7 @@ class Polar(torch.optim.Muon):
 
 @pytest.mark.slow
 # Of the loss itself the gradients have underflowed; those of its logarithm do not.
-@pytest.mark.filterwarnings("ignore:.*above the gradients")
+@pytest.mark.filterwarnings("ignore:.*(above the|squares) gradients")
 @pytest.mark.parametrize(("exact", "steps"), [(False, 4000), (True, 20_000)])
 def test_muon_beside_adam_is_nearest_to_its_own_norm(exact: bool, steps: int) -> None:
     """A convolution and a readout by Adam, the hidden matrix by Muon; smooth, of degree 4.

@@ -270,6 +270,7 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     sweep.check_folder(tmp_path)
 
 
+@pytest.mark.slow
 def test_processes_compute_the_same(tmp_path: Path) -> None:
     cells = cells_in(grid_of(tmp_path, f"{SMALL}seed = [1, 2, 3]"))
     found, computed = finish(cells, tmp_path / "two", workers=2)
@@ -304,6 +305,7 @@ for count in map(int, counts):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 def test_a_sweep_that_is_killed_goes_on(tmp_path: Path) -> None:
     file = grid_of(tmp_path, f"{SMALL}units = [2, 3, 4, 5]\nseed = [1, 2, 3]")
