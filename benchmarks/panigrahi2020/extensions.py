@@ -13,6 +13,7 @@ from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.harness import Experiment, Judged, Rows, Verdict, otherwise, parts, whole
 from benchmarks.panigrahi2020 import gram_spectrum as spectrum
 from benchmarks.panigrahi2020 import shared
+from benchmarks.panigrahi2020.finite_spectrum import finite_eigenvalues
 from benchmarks.panigrahi2020.lower_bounds import close_points
 from benchmarks.panigrahi2020.shared import LOOK, number, power
 from benchmarks.words import span, with_interval
@@ -113,7 +114,7 @@ def started(
     generator = torch.Generator().manual_seed(2 * 10**6 + seed)
     biases = torch.randn(width, generator=generator, dtype=torch.float64)
     biases *= math.sqrt(scheme.biases(width, n_features))
-    values = grams.finite_eigenvalues(X, phi, [weights], readouts=readouts, biases=biases)
+    values = finite_eigenvalues(X, phi, [weights], readouts=readouts, biases=biases)
     return float(values[-1]), float(values[0])
 
 

@@ -10,9 +10,9 @@ from benchmarks.harness import Judged, Verdict
 from benchmarks.page import Kept
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020 import spectra
+from benchmarks.panigrahi2020.finite_spectrum import polynomial
 from benchmarks.panigrahi2020.gram_spectrum import circle_points, preprocess, separation
 from benchmarks.words import vanishing
-from implicit_bias.kernels.gradient_gram import polynomial
 
 # Errata, in the order of the page.
 

@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln
 from torch import Tensor
 
+from benchmarks.panigrahi2020.finite_spectrum import squares_of_singular
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.kernels.dual_kernels import UNIT, unit_rows, without_rounding
@@ -348,7 +349,7 @@ def sphere_eigenvalues(X: ArrayLike, activation: grams.Activation) -> Array:
         before, now = now, following / (order + dimension - 2)
     values, vectors = scipy.linalg.eigh(rest)
     columns.append(vectors * np.sqrt(np.clip(values, 0.0, None)))
-    return grams.squares_of_singular(np.concatenate(columns, axis=1), len(X))
+    return squares_of_singular(np.concatenate(columns, axis=1), len(X))
 
 
 def _n_harmonics(degree: int, dimension: int) -> int:

@@ -10,6 +10,7 @@ import torch
 from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
 from benchmarks.panigrahi2020 import gram_bounds as bounds
+from benchmarks.panigrahi2020.finite_spectrum import finite_eigenvalues
 from benchmarks.panigrahi2020.gram_spectrum import KINKS, circle_points, separation
 from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, LOOK, number, plain_numbers, power
 from implicit_bias.base.validation import Array
@@ -110,7 +111,7 @@ def finite(X: Array, phi: grams.Activation, width: int, seed: int) -> Array:
     generator = torch.Generator().manual_seed(10**6 + seed)
     readouts = torch.randn(width, generator=generator, dtype=torch.float64)
     weights = grams.gaussian_weights(width, X.shape[1], seed=seed)
-    return grams.finite_eigenvalues(X, phi, weights, readouts=readouts)
+    return finite_eigenvalues(X, phi, weights, readouts=readouts)
 
 
 def draw(frame: pd.DataFrame) -> Figure:

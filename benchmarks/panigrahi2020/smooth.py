@@ -10,6 +10,7 @@ import torch
 from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.harness import Experiment, Judged, Rows, Verdict, parts, whole
 from benchmarks.panigrahi2020 import gram_bounds as bounds
+from benchmarks.panigrahi2020.finite_spectrum import finite_eigenvalues
 from benchmarks.panigrahi2020.gram_spectrum import sphere_eigenvalues
 from benchmarks.panigrahi2020.shared import LOOK, SMOOTH, in_subspace, number
 from benchmarks.words import span
@@ -41,7 +42,7 @@ def measure(quick: bool) -> Rows:
         readouts = torch.randn(width, generator=generator, dtype=torch.float64)
         weights = list(grams.gaussian_weights(width, d, seed=run))
         finite, both = (
-            grams.finite_eigenvalues(X, phi, weights, readouts=readouts, train_readouts=trained)
+            finite_eigenvalues(X, phi, weights, readouts=readouts, train_readouts=trained)
             for trained in (False, True)
         )
         yield {

@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Experiment, Judged, Row, Rows, Verdict, otherwise, parts, whole
 from benchmarks.panigrahi2020 import gram_bounds as bounds
+from benchmarks.panigrahi2020.finite_spectrum import polynomial
 from benchmarks.panigrahi2020.gram_spectrum import polynomial_rank
 from benchmarks.panigrahi2020.shared import in_subspace, plain_numbers
 from implicit_bias.base.validation import Array
@@ -37,7 +38,7 @@ def measure(quick: bool) -> Rows:
 
 def count(dimension: int, degrees: tuple[int, ...], n: int, width: int) -> Row:
     """Count for one activation and n random samples of a subspace of R^10."""
-    phi = grams.polynomial([float(degree in degrees) for degree in range(max(degrees) + 1)])
+    phi = polynomial([float(degree in degrees) for degree in range(max(degrees) + 1)])
     X = in_subspace(n, dimension)
     return {
         "dimension": dimension,

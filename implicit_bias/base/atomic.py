@@ -81,19 +81,8 @@ def free_path(path: Path, taken: Callable[[Path], bool] = Path.exists, *, suffix
 
 
 def make_folder(path: str | Path) -> Path:
-    """Make a folder and those above it where they are missing, and return its path.
-
-    Raises
-    ------
-    OSError
-        A file has its name or that of a folder above it, or the system refuses to make it.
-    """
+    """Make a folder and those above it where they are missing, and return its path."""
     path = Path(path)
-    for place in (path, *path.parents):
-        if place.is_file():
-            raise NotADirectoryError(
-                f"cannot make the folder {path}, because {place} is a file: name another folder"
-            )
     path.mkdir(parents=True, exist_ok=True)
     return path
 

@@ -113,12 +113,11 @@ class PairedDifference:
         """Newcombe's interval of the difference."""
         first = Count(self.both + self.only_first, self.total)
         second = Count(self.both + self.only_second, self.total)
-        (low_1, high_1), (low_2, high_2) = first.interval, second.interval
-        p, q, phi = first.share, second.share, self._correlation()
-        below, above = p - low_1, high_2 - q
-        down = math.sqrt(max(below**2 - 2 * phi * below * above + above**2, 0.0))
-        below, above = high_1 - p, q - low_2
-        up = math.sqrt(max(below**2 - 2 * phi * below * above + above**2, 0.0))
+        low_1, high_1 = first.interval
+        low_2, high_2 = second.interval
+        # The distances of the two shares' ends are joined as sides of a triangle, by phi.
+        down = self._joined(first.share - low_1, high_2 - second.share)
+        up = self._joined(high_1 - first.share, second.share - low_2)
         return self.difference - down, self.difference + up
 
     @property
@@ -126,16 +125,27 @@ class PairedDifference:
         """Whether one is wrong less often, and would be if one sample had gone the other way."""
         from scipy.stats import binomtest
 
-        more, less = max(self.only_first, self.only_second), min(self.only_first, self.only_second)
+        more = max(self.only_first, self.only_second)
+        less = min(self.only_first, self.only_second)
         if more - 1 <= less + 1:
             return False
         return bool(binomtest(less + 1, more + less).pvalue <= 1 - CONFIDENCE)
 
+    def _joined(self, below: float, above: float) -> float:
+        """Return the distance of both shares together from those of each."""
+        square = below**2 - 2 * self._correlation() * below * above + above**2
+        return math.sqrt(max(square, 0.0))
+
     def _correlation(self) -> float:
         """Return phi of the errors, corrected for continuity where it is positive."""
-        e, b, c, d = self.both, self.only_first, self.only_second, self.neither
+        e = self.both
+        b = self.only_first
+        c = self.only_second
+        d = self.neither
         product = (e + b) * (c + d) * (e + c) * (b + d)
         if not product:
             return 0.0
-        excess = e * d - b * c
-        return (max(excess - self.total / 2, 0.0) if excess > 0 else excess) / math.sqrt(product)
+        excess: float = e * d - b * c
+        if excess > 0:
+            excess = max(excess - self.total / 2, 0.0)
+        return excess / math.sqrt(product)

@@ -249,12 +249,6 @@ def primal_bound(problem: MarginProblem, coef: Array, margins: Array) -> float:
     return min(scale * norm + loss, zero)
 
 
-def dual_scale(problem: MarginProblem, alpha: Array) -> float:
-    """Return the largest c for which c * alpha is dual feasible; inf where every V_g is 0."""
-    point = DualPoint.of(problem, problem.constraints.values(alpha))
-    return point.scale(point.exponent)
-
-
 # --- grading of a candidate ------------------------------------------------------------------
 
 

@@ -50,7 +50,6 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.rounding import SMALLEST_NORMAL
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.integers import (
-    LOWEST,
     MANTISSA,
     Whole,
     as_floats,
@@ -355,25 +354,16 @@ class _System:
             ones = np.ones((len(samples), 1))
             left = np.hstack([left, ones])
             right = np.hstack([right, ones])
-        both = (left != 0) & (right != 0)
-        used = both.any(axis=0)
-        left = np.where(both, left, 0.0)[:, used]
-        right = np.where(both, right, 0.0)[:, used]
+        used = ((left != 0) & (right != 0)).any(axis=0)
+        left = left[:, used]
+        right = right[:, used]
 
-        # F over a power of two of each row and of each column: no product overflows, and only those
-        # underflow that are negligible in their columns.
-        mantissa_left, exponent_left = np.frexp(left)
-        mantissa_right, exponent_right = np.frexp(right)
-        products = mantissa_left * mantissa_right
-        exponent = exponent_left.astype(np.int64) + exponent_right
-        exponent = np.where(products != 0, exponent, LOWEST)
-        sizes = exponent.max(axis=1, initial=LOWEST)
-        sizes = np.where(sizes > LOWEST, sizes, 0)
-        exponent = exponent - sizes[:, None]
-        largest = exponent.max(axis=0, initial=LOWEST)
-        shifts = np.clip(exponent - largest, -2000, 0).astype(np.int32)
-        F = np.ldexp(products, shifts)
-        return cls(rows, weights, left, right, place, sizes, _orthonormal(F), limits)
+        # F over a power of two of each row. What underflows here is missed by the linear program
+        # alone: equations are checked in integers.
+        F = left * right
+        sizes = np.frexp(np.abs(F).max(axis=1, initial=0.0))[1].astype(np.int64)
+        Q = _orthonormal(np.ldexp(F, -sizes[:, None]))
+        return cls(rows, weights, left, right, place, sizes, Q, limits)
 
     # --- in float64
 

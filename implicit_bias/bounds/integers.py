@@ -13,7 +13,6 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.base.rounding import SMALLEST_NORMAL
 from implicit_bias.base.validation import Array
 from implicit_bias.problem.constraints import Integers
 
@@ -138,7 +137,8 @@ def conditioned(
 def independent(F: Array, deadline: Deadline = NEVER) -> Array | None:
     """Columns (S, m) of the span of F (S, c) in [-1, 1], independent in float64 as they are.
 
-    Up to one rounding of each entry, and powers of two. None where they are not found.
+    Up to one rounding of each entry, and powers of two; entries are 0 or at least 2^-400, if those
+    of F are. None where they are not found.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def independent(F: Array, deadline: Deadline = NEVER) -> Array | None:
     whole_numbers = integer_products(F, np.ones_like(F), np.zeros(len(F), np.int64))
     E, all_of_them = conditioned(whole_numbers, deadline)
     found, _ = as_floats(E)
-    if all_of_them and (np.abs(found[E != 0]) >= SMALLEST_NORMAL).all():
+    if all_of_them and (np.abs(found[E != 0]) >= 2.0**-400).all():
         return found
     return None
 

@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 from implicit_bias.base.rounding import (
     LARGEST,
     SAFETY,
-    SMALLEST_NORMAL,
     UNIT,
     Enclosure,
     down,
@@ -210,17 +209,15 @@ class DualPoint:
         point = self.balanced()
         if not point.values.any():
             return point
-        # The factor c may leave float64 in the given units, or in those of ``values``.
-        for exponent in (self.exponent, 0):
-            c = point.scale(exponent)
-            alpha = ldexp(point.values, exponent)
-            total = float(alpha.sum())
-            if c >= SMALLEST_NORMAL and c * total < LARGEST:
-                break
+        near = abs(point.scale(self.exponent) - 1.0) <= NEAR
+        if near:
+            alpha = ldexp(point.values, self.exponent)
         else:
-            c = 1.0 / total
-        near = exponent == self.exponent and abs(c - 1.0) <= NEAR
-        values = in_box(problem, alpha if near else alpha * c)
+            c = point.scale(0)
+            if math.isinf(c):  # V is exactly 0
+                c = 1.0 / float(point.values.sum())
+            alpha = point.values * c
+        values = in_box(problem, alpha)
         if problem.intercept:
             values = balanced(rows, values, problem.box)
         if near and np.array_equal(values, alpha):

@@ -43,7 +43,7 @@ import scipy.linalg
 import scipy.optimize
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.rounding import SAFETY, SMALLEST_NORMAL, UNDERFLOW, gamma
+from implicit_bias.base.rounding import SAFETY, UNDERFLOW, gamma
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds import integers
 from implicit_bias.problem import Constraints, MarginProblem
@@ -51,6 +51,10 @@ from implicit_bias.problem.constraints import Integers
 
 # Roundings on the way to an entry of W: of gate, input, their product, and that with alpha.
 ROUNDINGS = 4
+# Gates and inputs that are not 0 lie between this and its inverse. Over powers of two of their rows
+# they are 2^-401 at least, products of two of them 2^-802, and W 2^-840: none loses a digit to
+# underflow, which the scaling of its column would magnify.
+FINEST = 2.0**-200
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +143,7 @@ def find_overlap(
         return None
     # A has features divided by 2^exponent: alpha for the features themselves is divided by it, too.
     alpha = np.ldexp(alpha[kept], exponents[kept].min() - exponents[kept])
-    total = alpha.sum()
-    if not alpha.min() > SMALLEST_NORMAL * max(total, 1.0):  # some may have lost digits
-        return None
-    return Overlap(index[kept], alpha / total, relative_error)
+    return Overlap(index[kept], alpha / alpha.sum(), relative_error)
 
 
 def _equations(
@@ -158,25 +159,20 @@ def _equations(
     F, exponents = features
     place = np.unique(rows.samples, return_inverse=True)[1]
     A = (rows.labels_of_touched()[:, :, None] * F[place][:, None, :]).reshape(len(rows), -1)
-    A = A[:, A.any(axis=0)]
-    scaled = integers.of_size_1(A)
-    if (np.abs(scaled[A != 0.0]) < SMALLEST_NORMAL).any():  # digits are lost
-        return None
-    return scaled, exponents[place]
+    return integers.of_size_1(A), exponents[place]
 
 
 def _features(
     problem: MarginProblem,
     rows: Constraints,
     columns_of: Callable[[Array], Array | None],
-    largest_exponent: int = 500,
 ) -> tuple[Array, Integers] | None:
     """Return features of the rows' samples over powers of two, (n, c), and the exponents (n,).
 
     Their columns are products of those that ``columns_of`` returns for the gates and for the
     inputs, and ones for an intercept unless the others span these. With `integers.independent`
-    their span is that of gates times inputs. None where there are none, or digits are lost, or for
-    rows beyond the largest power of two.
+    their span is that of gates times inputs. None where there are none, or where entries are not
+    within `FINEST` and its inverse.
     """
     samples = np.unique(rows.samples)
     gates = problem.features.sparse_gates[samples]
@@ -184,15 +180,16 @@ def _features(
     sizes = np.zeros(len(samples), dtype=np.int64)
     spans_ones = problem.intercept  # whether both factors' columns span a constant one
     for given in (gates[:, np.unique(gates.indices)].toarray(), problem.features.X[samples]):
+        entries = np.abs(given[given != 0])
+        if (entries < FINEST).any() or (entries > 1.0 / FINEST).any():
+            return None
         # A constant column spans ones, whatever its value: by a fit of few digits, too.
         same = (given == given[0]).all(axis=0) & (given[0] != 0.0)
         factor = np.where(same, 1.0, given)
         exponents = np.frexp(np.abs(factor).max(axis=1, initial=0.0))[1].astype(np.int64)
-        if np.abs(exponents).max() > largest_exponent:
-            return None
         scaled = np.ldexp(factor, -exponents[:, None])
         found = columns_of(scaled)
-        if found is None or (np.ldexp(scaled, exponents[:, None]) != factor).any():
+        if found is None:
             return None
         if spans_ones:
             ones = np.ldexp(1.0, -exponents)[:, None]
@@ -202,10 +199,6 @@ def _features(
         sizes = sizes + exponents
     left, right = spans
     product = (left[:, :, None] * right[:, None, :]).reshape(len(samples), -1)
-    some = (left != 0)[:, :, None] & (right != 0)[:, None, :]
-    # A subnormal product has lost digits, which the scaling of its column would magnify.
-    if (np.abs(product[some.reshape(product.shape)]) < SMALLEST_NORMAL).any():
-        return None
     sizes = np.where(product.any(axis=1), sizes, 0)
     if problem.intercept and not spans_ones:
         product = np.hstack([product, np.ldexp(1.0, -sizes)[:, None]])

@@ -121,8 +121,6 @@ def loss_weights(
     rows = problem.constraints
     scores = problem.decision(coef) + intercept
     margins = rows.margins(scores.reshape(problem.n_samples, -1))
-    if not np.isfinite(margins).all():  # they overflow: smaller coefficients keep the order
-        return loss_weights(problem, np.ldexp(coef, -200), np.ldexp(intercept, -200), loss)
     weights = weights_of_margins(rows.by_sample(margins), loss)
     return rows.alpha(weights.reshape(-1))
 
@@ -164,13 +162,7 @@ def _coefficients(
         given = model.weight
         if intercept is None:
             intercept = model.bias
-    try:
-        coef = as_numbers(given, "model")
-    except ValueError as error:
-        raise ValueError(
-            f"a {type(given).__name__} holds no coefficients ({error}): pass a linear layer (an "
-            "object with weight and bias) or an array; of any other torch module ask diagnose"
-        ) from error
+    coef = as_numbers(given, "model")
     n_outputs = problem.norm_shape[0]
     if problem.n_gates == 1 and coef.shape == (n_outputs, problem.X.shape[1]):
         coef = coef.reshape(problem.coef_shape)

@@ -11,7 +11,6 @@ from hashlib import blake2b
 import numpy as np
 import scipy.sparse as sp
 
-from implicit_bias.base.rounding import UNIT
 from implicit_bias.base.validation import Array
 from implicit_bias.problem import BLOCK, MarginProblem
 from implicit_bias.problem.constraints import Integers
@@ -61,11 +60,10 @@ def find_conflict(problem: MarginProblem, numbers: Integers | None = None) -> Co
     if len(zero) and not problem.intercept:
         # Each of them against any rival.
         values[np.searchsorted(rows.samples, zero)] = 1.0 / len(zero)
-        names = ", ".join(str(n) for n in numbers[zero[:5]])
         return Conflict(
-            f"sample{'s' if len(zero) > 1 else ''} {names}{_and_more(zero, 5)} with all gates off "
-            "(or an input of zeros), so the predictor is 0 there: add a unit that is always on, "
-            "drop the sample, or choose a finite C (soft margin)",
+            f"samples {_named(numbers[zero], 5)} with all gates off (or an input of zeros), so the "
+            "predictor is 0 there: add a unit that is always on, drop these samples, or choose a "
+            "finite C (soft margin)",
             numbers[zero],
             rows.alpha(values),
         )
@@ -104,12 +102,12 @@ def offset_advice(problem: MarginProblem) -> str:
     passes = ((sums == sums[0]).all(axis=0) & (sums[0] != 0)).any()
     constant = "append a constant 1 to the inputs, or " if passes else ""
     return (
-        f"the data may be separable with an offset: {constant}let the predictor have an intercept "
+        f"the data are separable with an offset: {constant}let the predictor have an intercept "
         "(fit_intercept=True of an estimator, MarginProblem(..., intercept=True))"
     )
 
 
-def scaling_advice(problem: MarginProblem, narrow: float = 1e-3, some: int = 5000) -> str | None:
+def scaling_advice(problem: MarginProblem, narrow: float = 1e-3) -> str | None:
     """Name the features that make the problem hard in float64, and the cure; None if none do.
 
     Parameters
@@ -119,41 +117,22 @@ def scaling_advice(problem: MarginProblem, narrow: float = 1e-3, some: int = 500
     narrow : float
         A feature varies little about an offset where its standard deviation is below this fraction
         of its mean, and ranges are wide where they differ by more than the inverse.
-    some : int
-        Both are those of so many evenly spaced samples, about.
     """
-    X = problem.X[:: max(1, problem.n_samples // some)]
+    X = problem.X[:: max(1, problem.n_samples // 5000)]  # some samples are enough
     varying = np.flatnonzero((X != X[0]).any(axis=0))
     if len(varying) == 0:
         return None
-    # Over the largest entries, whose squares might overflow.
-    unit = np.abs(X).max(axis=0)
-    unit = np.where(unit > 0, unit, 1.0)
-    mean = (X / unit).mean(axis=0)
-    deviation = (X / unit).std(axis=0)
+    mean = np.abs(X[:, varying].mean(axis=0))
+    deviation = X[:, varying].std(axis=0)
     advice = []
-
-    ratio = np.abs(mean[varying]) / np.maximum(deviation[varying], np.finfo(np.float64).tiny)
-    is_shifted = ratio > 1 / narrow
-    shifted = varying[is_shifted][np.argsort(-ratio[is_shifted])]
+    shifted = varying[deviation < narrow * mean]
     if len(shifted):
-        named = []
-        for d in shifted[:3]:
-            of_feature = f"mean {mean[d] * unit[d]:.4g}, "
-            of_feature += f"standard deviation {deviation[d] * unit[d]:.3g}"
-            named.append(f"{d} ({of_feature})")
-        advice.append(f"center features {', '.join(named)}{_and_more(shifted)}")
-
-    size = np.log2(np.maximum(deviation[varying], UNIT)) + np.log2(unit[varying])
-    median = np.median(size)
-    wide = varying[size > median - np.log2(narrow)]
-    thin = varying[size < median + np.log2(narrow)]
-    far = np.concatenate([wide, thin])
+        advice.append(f"center features {_named(shifted, 3)}")
+    usual = np.median(deviation)
+    far = varying[(deviation < narrow * usual) | (narrow * deviation > usual)]
     if len(far):
-        names = ", ".join(f"{d} ({deviation[d] * unit[d]:.3g})" for d in far[:3])
         advice.append(
-            f"scale features {names}{_and_more(far)}, whose standard deviations are far from that "
-            f"of others, {2.0 ** float(median):.3g}"
+            f"scale features {_named(far, 3)}, whose standard deviations are far from others'"
         )
     if not advice:
         return None
@@ -202,8 +181,9 @@ def _digest(row: Array) -> bytes:
     return blake2b((row + 0.0).tobytes(), digest_size=16).digest()
 
 
-def _and_more(items: Integers, shown: int = 3) -> str:
-    """Return how many items are not named."""
-    if len(items) <= shown:
-        return ""
-    return f" and {len(items) - shown} more"
+def _named(items: Integers, shown: int) -> str:
+    """Return the first items, and how many are not named."""
+    names = ", ".join(str(item) for item in items[:shown])
+    if len(items) > shown:
+        names += f" and {len(items) - shown} more"
+    return names

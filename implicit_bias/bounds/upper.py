@@ -103,8 +103,6 @@ class PrimalPoint:
             offsets = np.zeros(problem.norm_shape[0])
         exponent = math.frexp(np.abs(coef).max())[1]
         if offsets is not None:
-            # Coefficients may be up to 2^900 times smaller than an offset without underflow.
-            exponent = max(exponent, math.frexp(np.abs(offsets).max())[1] - 900)
             offsets = np.ldexp(offsets, -exponent)
         coef = np.ldexp(coef, -exponent).reshape(problem.norm_shape)
         return cls(problem, coef, exponent, offsets, problem.features.apply(coef), as_stored)

@@ -129,24 +129,11 @@ class InfiniteWidthSolution:
     @property
     def message(self) -> str:
         """What is proven, in a sentence."""
-        lower = self.certificate.lower
-        upper = self.certificate.upper
         if self.conflict is not None:
             return f"No network separates the data: {self.conflict.cause}"
-        if self.status is Status.OPTIMAL:
-            return f"The optimum is {upper:.9g}, certified to {self.certificate.gap:.1e}."
-        below = "the best provable lower bound"
-        if self.exact:
-            below = "by the oracle"
-        above = "not bounded from above, since no network was found that separates the data"
-        if np.isfinite(upper):
-            above = f"at most {upper:.9g}, what the best network found has"
-        sentence = f"The optimum is not known: it is at least {lower:.9g}, {below}, and {above}."
-        if self.rounding >= 0.1 * self.certificate.gap:
-            sentence += (
-                " Margins are so small, relative to the inputs, that rounding hides a fraction of "
-                f"{self.rounding:.1e}: center or scale the inputs."
-            )
+        sentence = self.status.explain(self.certificate)
+        if self.status is not Status.OPTIMAL and self.rounding >= 0.1 * self.certificate.gap:
+            sentence += f"; rounding hides a fraction of {self.rounding:.1e} of the lower bound"
         return sentence
 
     statement = message
@@ -232,19 +219,13 @@ def max_margin(
     oracle = Oracle(problem, validation.as_generator(random_state))
     best = Bounds(problem)
 
-    # --- a proof that nothing separates, or inputs that are all 0, need no search
+    # --- a proof that nothing separates needs no search
     conflict = problem.find_conflict()
     if conflict is not None:
         status = Status.NOT_SEPARABLE
         best.alpha = conflict.alpha
         best.lower = np.inf
         min_margin = np.nan
-    elif not problem.rank:  # all inputs are 0: a finite C pays for them all
-        status = Status.OPTIMAL
-        best.alpha = problem.C * problem.labelled.constraints.equal_alpha()
-        best.lower = float(best.alpha.sum())
-        best.largest = 0.0
-        best.upper, min_margin = problem.primal_bound(best.directions, best.coef)
     else:  # --- column generation, then a better bound where the oracle is inexact
         generation = ColumnGeneration(problem, oracle, best)
         try:
@@ -702,10 +683,7 @@ def solve_master(
     where the program is no linear one. None where HiGHS finds no solution.
     """
     if problem.classes is None:
-        found = _solve_linear_program(problem, directions, signs, norm)
-        if found is None and np.isinf(problem.C) and np.isfinite(norm):
-            return _solve_linear_program(problem, directions, signs, np.inf)  # without a guess
-        return found
+        return _solve_linear_program(problem, directions, signs, norm)
     # One group a direction: its gate is the activation, its only input the constant 1.
     inputs = problem.inputs * (problem.sizes / problem.scale)[:, None]
     master = MarginProblem(
@@ -732,20 +710,17 @@ def _solve_linear_program(
 
     Inside, inputs are divided by their largest norm, or with the hard margin multiplied by a
     guess of the optimal ``norm``, which is at least that of the sample of the smallest norm:
-    margins are then about 1, as the tolerances of HiGHS expect. Inputs far larger than the smallest
-    are shortened: their larger margins cost nothing that counts, and HiGHS loses no digits.
+    margins are then about 1, as the tolerances of HiGHS expect.
     """
     hard = np.isinf(problem.C)
-    sizes = problem.sizes
     scale = 1.0 / problem.scale
     if hard:
-        sizes = np.minimum(sizes, 1e9 * sizes.min())
         # From the norm that the smallest sample needs, to entries that HiGHS takes for infinite.
-        scale = 1.0 / (problem.slope * float(sizes.min()))
+        scale = 1.0 / (problem.slope * float(problem.sizes.min()))
         if np.isfinite(norm):
             scale = max(norm, scale)
-        scale = min(scale, 1e14 / (problem.slope * float(sizes.max())))
-    outputs = problem.sigma((problem.inputs * (sizes * scale)[:, None]) @ directions.T)
+        scale = min(scale, 1e14 / (problem.slope * problem.scale))
+    outputs = problem.sigma((problem.inputs * (problem.sizes * scale)[:, None]) @ directions.T)
     positive = np.flatnonzero(signs >= 0)
     negative = np.flatnonzero(signs <= 0)
     columns = problem.y[:, None] * np.column_stack([outputs[:, positive], -outputs[:, negative]])
@@ -771,8 +746,6 @@ def _solve_linear_program(
     # The dual simplex method has vertices, so that few directions have a weight.
     found = scipy.optimize.linprog(cost, A, limits, method="highs-ds", options=options)
     if found.status != 0:
-        found = scipy.optimize.linprog(cost, A, limits, method="highs-ipm", options=options)
-    if found.status != 0:
         return None
     alpha = np.maximum(-found.ineqlin.marginals[:n], 0.0)
     alpha[alpha < 1e-13 * alpha.max()] = 0.0
@@ -781,7 +754,5 @@ def _solve_linear_program(
     coef[negative] -= found.x[len(positive) : width]
     coef /= problem.scale
     if hard:
-        # The dual variables of shortened inputs become those of the inputs as they are.
-        alpha *= sizes / problem.sizes
         return coef, alpha / float(alpha.sum())
     return coef, alpha / problem.scale

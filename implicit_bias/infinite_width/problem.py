@@ -62,9 +62,9 @@ class InfiniteWidthProblem:
     ------
     ValueError
         NaN, shapes that do not fit, labels of neither kind, an unknown activation, slopes
-        that are both 0, C not positive, inputs so large or small that their squares are lost.
+        that are both 0, C not positive, inputs whose norms are too far apart.
     TypeError
-        C that is no number, an activation that is neither a name nor two numbers.
+        C that is no number.
     """
 
     X: Array = field(repr=False)
@@ -81,28 +81,18 @@ class InfiniteWidthProblem:
         labels = self.labelled
         object.__setattr__(self, "y", labels.y)
         object.__setattr__(self, "classes", labels.classes)
-        sizes = self.sizes[X.any(axis=1)]  # without exact zeros, which have no direction
-        if not ((sizes >= 1e-100) & (sizes <= 1e100)).all():
+        sizes = self.sizes[self.sizes > 0]  # without zeros, which have no direction
+        if len(sizes) == 0:
+            raise ValueError("all inputs are 0, where every network is 0: append a constant 1")
+        if not 1e-100 <= sizes.min() <= sizes.max() <= min(1e100, 1e9 * sizes.min()):
             raise ValueError(
-                f"norms of the inputs lie between {sizes.min():.3g} and {sizes.max():.3g}, where "
-                "their squares overflow or underflow: scale X to entries of about 1"
+                f"norms of the inputs lie between {sizes.min():.3g} and {sizes.max():.3g}, too far "
+                "apart or from 1 for float64: standardise the features, or append a constant 1"
             )
         object.__setattr__(self, "C", check_C(self.C))
-        if isinstance(self.activation, str):
+        if np.shape(self.activation) != (2,):
             check_choice(self.activation, "activation", SLOPES, "its two slopes")
-        elif np.shape(self.activation) == (2,):
-            for slope in self.activation:
-                check_number(slope, "a slope of the activation")
-        else:
-            raise TypeError(
-                f"activation must be a name or two slopes, got {self.activation!r}: choose one "
-                f"of {', '.join(SLOPES)}, or give (slope below 0, slope above 0)"
-            )
-        if not 1e-50 <= self.slope <= 1e50:
-            raise ValueError(
-                "the activation's slopes must be finite, not both 0, and the larger one between "
-                f"1e-50 and 1e50, got {self.slopes}: scale it to about 1"
-            )
+        check_number(self.slope, "the steeper of the two slopes", "(1e-50, 1e50)")
 
     @cached_property
     def labelled(self) -> MarginProblem:
@@ -153,8 +143,8 @@ class InfiniteWidthProblem:
 
     @cached_property
     def scale(self) -> float:
-        """Largest norm of an input; 1 where all are 0."""
-        return float(self.sizes.max()) or 1.0
+        """Largest norm of an input."""
+        return float(self.sizes.max())
 
     @cached_property
     def sizes(self) -> Array:

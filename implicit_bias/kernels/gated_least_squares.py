@@ -44,21 +44,13 @@ def limit_kernel(X: ArrayLike, others: ArrayLike | None = None) -> Array:
     Raises
     ------
     ValueError
-        Inputs that are not finite, of another number of features, or with squares out of range.
+        Inputs that are not finite, or of another number of features.
     """
     X = as_finite(X, "X", 2)
     if others is None:
         others = X
     else:
         others = as_features(others, X.shape[1])
-    # Rows that are 0 have the kernel 0; all others must have squares in the range of float64.
-    for inputs in (X, others):
-        sizes = np.abs(inputs[inputs.any(axis=1)]).max(axis=1, initial=0.0)
-        if not ((sizes >= 1e-150) & (sizes <= 1e150)).all():
-            raise ValueError(
-                "the squares of inputs over- or underflow: scale X to entries of about 1 (the "
-                "kernel is multiplied by the square of that scale)"
-            )
     lengths = (np.linalg.norm(X, axis=1), np.linalg.norm(others, axis=1))
     return gradient_kernel(X @ others.T, arc_cosine_kernel, lengths)
 

@@ -45,13 +45,12 @@ the setting of Gaussian readouts to Du et al. (2019).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
 import numpy as np
-import scipy.linalg
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -160,40 +159,6 @@ def _check_activation(given: object) -> None:
         )
 
 
-def polynomial(coefficients: Sequence[float]) -> Activation:
-    """Return phi(z) = sum_l coefficients[l] z^l.
-
-    Raises
-    ------
-    ValueError
-        Of degree 0: it has no gradient; coefficients that are not finite numbers.
-    """
-    coefficients = as_finite(coefficients, "coefficients", 1).tolist()
-    if not any(coefficients[1:]):
-        raise ValueError(
-            f"the polynomial with the coefficients {coefficients} is constant: its degree "
-            "must be at least 1"
-        )
-
-    def value(z: Tensor) -> Tensor:
-        result = torch.zeros_like(z)
-        for coefficient in reversed(coefficients):  # Horner
-            result = result * z + coefficient
-        return result
-
-    words = []
-    for degree, coefficient in enumerate(coefficients):
-        if coefficient:
-            words.append("-" if coefficient < 0 else "+")
-            if degree == 0 or abs(coefficient) != 1:
-                words.append(f"{abs(coefficient):g}")
-            if degree == 1:
-                words.append("z")
-            elif degree > 1:
-                words.append(f"z^{degree}")
-    return Activation(" ".join(words).removeprefix("+ "), value)
-
-
 ACTIVATIONS = {
     "relu": Activation("relu", functional.relu),
     "leaky-relu": Activation("leaky-relu", lambda z: functional.leaky_relu(z, 0.1)),
@@ -215,14 +180,13 @@ def normalise(X: ArrayLike) -> Array:
         A row of zeros, which has no direction.
     """
     X = as_finite(X, "X", 2)
-    largest = np.abs(X).max(axis=1, keepdims=True, initial=0.0)
-    if not largest.all():
+    lengths = np.linalg.norm(X, axis=1, keepdims=True)
+    if not lengths.all():
         raise ValueError(
-            f"row {int(np.argmin(largest))} of X is zero and has no direction: drop it, or append "
+            f"row {int(np.argmin(lengths))} of X is zero and has no direction: drop it, or append "
             "a constant column"
         )
-    X = X / largest  # whose squares stay in range
-    return X / np.linalg.norm(X, axis=1, keepdims=True)
+    return X / lengths
 
 
 # --- finite width --------------------------------------------------------------------------
@@ -298,7 +262,7 @@ def finite_gram(
     hidden = samples.new_zeros((len(samples), len(samples)))
     width = 0
     most = max(1, BLOCK // max(1, size))
-    for inputs, gates in _layer(samples, activation, weights, readouts, biases, most):
+    for inputs, gates in layer(samples, activation, weights, readouts, biases, most):
         width += inputs.shape[1]
         agreement += gates @ gates.T
         if train_readouts:
@@ -312,7 +276,7 @@ def finite_gram(
     return ((gram + gram.T) / 2).cpu().numpy()
 
 
-def _layer(
+def layer(
     samples: Tensor,
     activation: Activation,
     weights: Iterable[ArrayLike | Tensor],
@@ -327,8 +291,6 @@ def _layer(
         parts["readouts"] = torch.tensor(as_finite(readouts, "readouts", axes)).to(samples)
     if biases is not None:
         parts["biases"] = torch.tensor(as_finite(biases, "biases", 1)).to(samples)
-    if not isinstance(weights, Iterable) or getattr(weights, "ndim", 1) == 0:
-        raise TypeError(f"weights must be blocks of rows, such as [W], got {weights!r:.99}")
     width = 0
     for given in weights:
         block = as_finite(given, "each block of weights", 2)
@@ -357,61 +319,6 @@ def _layer(
     for name, part in parts.items():
         if len(part) != width:
             raise ValueError(f"there are {len(part)} {name} for {width} units: pass one a unit")
-
-
-def finite_eigenvalues(
-    X: ArrayLike,
-    activation: Activation,
-    weights: Iterable[ArrayLike | Tensor],
-    *,
-    readouts: ArrayLike | Tensor | None = None,
-    biases: ArrayLike | Tensor | None = None,
-    train_readouts: bool = False,
-) -> Array:
-    """Compute the eigenvalues of `finite_gram` without squaring: lambda_i = sigma_i(M)^2 / m.
-
-    The columns of M are the gradients vec(a_k phi'(<w_k, x_i>) x_i), with those in the readouts,
-    phi(<w_k, x_i>), below where they are trained, too. Its singular values are right
-    to 1e-15 of the largest, so that eigenvalues are to 1e-30, far below the rounding of G. M is
-    reduced to a triangle block by block and never held as a whole.
-
-    Parameters
-    ----------
-    X, activation, weights
-        As in `finite_gram`.
-    readouts : array_like of shape (m,), optional
-        a; squares of 1 where not given.
-    biases : array_like of shape (m,), optional
-        As in `finite_gram`.
-    train_readouts : bool
-        Whether the eigenvalues are those of G + H.
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        Largest first.
-
-    Raises
-    ------
-    ValueError
-        As `finite_gram`.
-    """
-    _check_activation(activation)
-    check_flag(train_readouts, "train_readouts")
-    X = as_finite(X, "X", 2)
-    triangle = np.zeros((0, len(X)))
-    width = 0
-    for inputs, gates in _layer(torch.tensor(X), activation, weights, readouts, biases, ROWS):
-        width += inputs.shape[1]
-        # Row-major: row k d + e of M is feature e of unit k.
-        gradients = (gates.numpy().T[:, None, :] * X.T[None]).reshape(-1, len(X))
-        # The triangle R of M = Q R has the singular values of M, so R with new rows below it has
-        # those of M with these rows.
-        rows = [triangle, gradients]
-        if train_readouts:
-            rows.append(activation.value(inputs).numpy().T)
-        triangle = np.asarray(np.linalg.qr(np.vstack(rows), mode="r"))
-    return squares_of_singular(triangle, len(X)) / width
 
 
 # --- infinite width ------------------------------------------------------------------------
@@ -454,8 +361,7 @@ def infinite_gram(
     Raises
     ------
     ValueError
-        Rows that are not of length 1, no hidden layer, readouts that are no second moment, or a phi
-        that the quadrature refuses.
+        Rows that are not of length 1, no hidden layer, or a phi that the quadrature refuses.
 
     Examples
     --------
@@ -465,11 +371,6 @@ def infinite_gram(
     check_count(hidden_layers, "hidden_layers")
     check_flag(train_readouts, "train_readouts")
     moment = dual_kernels.as_gram(np.atleast_2d(as_numbers(readouts, "readouts")), "readouts")
-    if np.linalg.eigvalsh(moment)[0] < -1e-9 * np.abs(moment).max():
-        raise ValueError(
-            "readouts must be a mean square or a positive semi-definite (C, C), got "
-            f"{readouts!r}: of readouts V (C, m) pass V @ V.T / m"
-        )
     # What the last hidden layer sees are unit vectors of these correlations.
     rho = next(islice(correlations(X, activation), hidden_layers - 1, None))
     gram = np.kron(moment, dual_kernels.gradient_kernel(rho, activation.kappa.at_angle))
@@ -503,14 +404,6 @@ def correlations(X: ArrayLike, activation: Activation) -> Iterator[Array]:
         rho = dual_kernels.without_rounding(rho)
         yield rho
         rho = activation.correlation_map(rho)
-
-
-def squares_of_singular(matrix: Array, count: int) -> Array:
-    """Return the squares of all singular values, and zeros up to a count."""
-    values = np.zeros(count)
-    singular = scipy.linalg.svdvals(matrix)
-    values[: len(singular)] = singular**2
-    return values
 
 
 def eigenvalues(gram: Array) -> Array:

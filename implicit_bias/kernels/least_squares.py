@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike
 from implicit_bias.base import validation
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import RANK_TOLERANCE
-from implicit_bias.problem import SMALLEST_NORM, decision
+from implicit_bias.problem import decision
 from implicit_bias.problem.gating import GateMatrix, dense
 from implicit_bias.problem.masked_gram import masked_gram
 
@@ -105,8 +105,7 @@ def least_squares(
     Raises
     ------
     ValueError
-        NaN, nothing in an array, numbers of rows that differ, values whose squares over- or
-        underflow, or a negative ridge.
+        NaN, nothing in an array, numbers of rows that differ, or a negative ridge.
 
     Examples
     --------
@@ -124,8 +123,6 @@ def least_squares(
     validation.check_number(ridge, "ridge", "[0, inf]")
     if 0 in (X.size, gates.size, y.size):
         raise ValueError(f"nothing to fit: X has shape {X.shape}, gates {gates.shape}, y {y.shape}")
-    _check_squares(float(np.abs(X).max()) * float(np.abs(gates).max()), "X or of the gates")
-    _check_squares(float(np.abs(y).max()), "y")
     targets = y.reshape(len(y), -1)  # (m, p)
     # The smaller one of the Gram matrices of features (k D, k D) and of samples (m, m).
     n_units = gates.shape[1]
@@ -154,12 +151,6 @@ def _as_gates(gates: GateMatrix | ArrayLike) -> Array:
     if sp.issparse(gates):
         gates = sp.csr_array(gates).toarray()
     return validation.as_finite(gates, "gates", 2)
-
-
-def _check_squares(size: float, name: str) -> None:
-    """Refuse a largest entry whose square is out of the range of float64."""
-    if size and not SMALLEST_NORM <= size <= 1.0 / SMALLEST_NORM:
-        raise ValueError(f"the squares of {name} over- or underflow: rescale {name[:1]} to about 1")
 
 
 def check_rows(**rows: int) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -172,8 +172,6 @@ class Lp(Entrywise):
     ----------
     p : float
         At least 1; inf is `LInf`.
-    dual_exponent : bool
-        Whether the exponent is p / (p - 1): that of the dual norm need not be a float64.
 
     Raises
     ------
@@ -189,25 +187,25 @@ class Lp(Entrywise):
     """
 
     p: float
-    dual_exponent: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         check_number(self.p, "p", "[1, inf]")
-        if not isinstance(self.p, int):  # in float32 the conjugate exponent would be rounded
-            object.__setattr__(self, "p", float(self.p))
 
     @property
     def exponent(self) -> float:
-        """p, or p / (p - 1)."""
-        if not self.dual_exponent:
-            return self.p
-        if self.p == 1:
-            return math.inf
-        if math.isinf(self.p):
-            return 1.0
-        return self.p / (self.p - 1.0)
+        """The power p."""
+        return self.p
 
     @property
     def conjugate(self) -> Lp:
-        """The norm of the conjugate exponent p / (p - 1)."""
-        return Lp(self.p, not self.dual_exponent)
+        """The norm of the conjugate exponent p / (p - 1), which is rounded twice."""
+        return Lp(conjugate_exponent(self.p))
+
+
+def conjugate_exponent(p: float) -> float:
+    """Return p / (p - 1), rounded twice, which the bounds of norms count."""
+    if p == 1:
+        return math.inf
+    if math.isinf(p):
+        return 1.0
+    return p / (p - 1.0)

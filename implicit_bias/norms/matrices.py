@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from implicit_bias.base.rounding import SAFETY, UNDERFLOW, Enclosure, gamma
 from implicit_bias.base.validation import Array, UnsuitableError
-from implicit_bias.norms.entries import L1, L2, Entrywise, LInf, Lp
+from implicit_bias.norms.entries import L1, L2, Entrywise, LInf, Lp, conjugate_exponent
 from implicit_bias.norms.norm import (
     RANK_TOLERANCE,
     ConjugatedNorm,
@@ -33,7 +33,7 @@ class OfSingularValues(UndividedNorm):
 
     Attributes
     ----------
-    entries : L1, LInf, Lp or its conjugate
+    entries : L1, LInf or Lp
         Of the singular values.
     """
 
@@ -143,8 +143,6 @@ class Schatten(OfSingularValues):
     ----------
     p : float
         At least 1.
-    dual_exponent : bool
-        Whether the exponent is p / (p - 1): that of the dual norm need not be a float64.
 
     Raises
     ------
@@ -161,7 +159,6 @@ class Schatten(OfSingularValues):
     """
 
     p: float
-    dual_exponent: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "p", Lp(self.p).p)  # which checks it
@@ -169,12 +166,12 @@ class Schatten(OfSingularValues):
     @property
     def entries(self) -> Entrywise:  # type: ignore[override]
         """The l_p norm."""
-        return Lp(self.p, self.dual_exponent)
+        return Lp(self.p)
 
     @property
     def conjugate(self) -> Schatten:
         """That of p / (p - 1)."""
-        return Schatten(self.p, not self.dual_exponent)
+        return Schatten(conjugate_exponent(self.p))
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
         """Return the norm in CVXPY, which has no Schatten norms but three."""
@@ -185,8 +182,6 @@ class Schatten(OfSingularValues):
                 f"CVXPY has no expression for {self!r}, so no solver takes it beside many classes "
                 "or gates: take p = 1, 2 or inf, or certify coefficients of your own"
             )
-        if self.dual_exponent:
-            same = same.conjugate
         return same.atom(zeta, shape, cp)
 
 

@@ -18,8 +18,6 @@ from implicit_bias.problem.attention import attention_margin
 from implicit_bias.problem.constraints import Constraints
 from implicit_bias.problem.features import BLOCK, Features, are_few, decision, gated_linear
 from implicit_bias.problem.margin_problem import (
-    LARGEST_C,
-    SMALLEST_C,
     SMALLEST_NORM,
     Architecture,
     C_in_words,

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.rounding import Enclosure
-from implicit_bias.base.validation import Array, as_finite, check_not_text, check_shape
+from implicit_bias.base.validation import Array, as_finite, check_shape
 from implicit_bias.norms import GroupNorm, HasValueAndDual, Norm, Partition, as_norm
 from implicit_bias.norms.entries import Entrywise
 from implicit_bias.norms.norm import Shape, SumNorm
@@ -106,8 +106,6 @@ def attention_margin(
             "there is nothing to select; pass (samples, tokens, features)"
         )
     check_shape(q, "query", (N, q.shape[1]), f"pass one query for each of the {N} samples")
-    if q.shape[1] == 0:
-        raise ValueError(f"query has no features: shape {q.shape}")
     own = np.arange(T) == _as_places(best, N, T)[:, None]  # (N, T)
     differences = X[own][:, None] - X  # (N, T, D)
     norm = as_norm(norm)
@@ -175,14 +173,12 @@ def _as_matrix(coef: Array) -> Array:
 
 def _as_places(best: ArrayLike, n_samples: int, n_tokens: int) -> NDArray[np.int64]:
     """Convert the best tokens to integers (N,), and refuse what is no index of a token."""
-    check_not_text(best, "best", "pass places of tokens, from 0 on")
     places = as_finite(best, "best", 1)
     check_shape(places, "best", (n_samples,), f"pass one token for each of {n_samples} samples")
     wrong = (places != np.floor(places)) | (places < 0) | (places >= n_tokens)
     if wrong.any():
         raise ValueError(
             f"best must have whole numbers from 0 to {n_tokens - 1}, places of tokens, got "
-            f"{places[wrong][:5].tolist()}: where scores say which token is best, pass "
-            "scores.argmax(axis=1)"
+            f"{places[wrong][:5].tolist()}: pass scores.argmax(axis=1)"
         )
     return places.astype(np.int64)

@@ -309,22 +309,3 @@ def spread(labels: NDArray[np.generic], count: int) -> Integers:
         few = min(len(members), count)
         chosen.append(members[np.linspace(0, len(members) - 1, few).astype(np.int64)])
     return np.sort(np.concatenate(chosen))
-
-
-def _even_flow(weights: Array) -> Array:
-    """Return a flow (K, K) between classes in which each class sends as much as it receives.
-
-    A class sends its weight, or that of all others where it is smaller. The classes are arcs of a
-    circle, with these lengths: none exceeds half of it. Turned by half of the circle, an arc covers
-    parts of other arcs only; the lengths of these parts are what its class sends to theirs.
-    """
-    arcs = np.minimum(weights, weights.sum() - weights)
-    ends = np.cumsum(arcs)
-    starts = ends - arcs
-    half = ends[-1] / 2
-    flow = np.zeros((len(arcs), len(arcs)))
-    for turn in (half, -half):
-        last = np.minimum(ends[:, None] + turn, ends)
-        first = np.maximum(starts[:, None] + turn, starts)
-        flow += np.maximum(last - first, 0.0)
-    return flow

@@ -63,6 +63,13 @@ class FallBack:
         a V: a share of what its samples' features could add up to.
     hopeless : float
         The same where a proof would take too long: then the doubt is the answer.
+    near_miss : float
+        Where the gap exceeds the tolerance by less than this factor, the next method is asked for
+        so much more: a certificate rounds differently than a method.
+    large_C : float
+        From this C on, times the features' scale, the box of a soft margin may bind nowhere.
+    similar_seconds : float
+        Limit on solving a similar problem for its numbers: where they help, they are found early.
     most_features : int
         Columns of gates times inputs, times classes, up to which the embedding takes seconds.
     most_entries : int
@@ -72,14 +79,20 @@ class FallBack:
     most_semidefinite : int
         Entries of the cones of matrix norms up to which Clarabel is taken: it factorises them, in
         hours and tens of GiB where SCS takes seconds.
+    most_with_offset : int
+        Samples up to which a user is told that a free offset would separate them.
     """
 
     doubtful: float = 1e-4
     hopeless: float = 1e-6
+    near_miss: float = 100.0
+    large_C: float = 1e8  # noqa: N815 - C is a name
+    similar_seconds: float = 10.0
     most_features: int = 1500
     most_entries: int = 2_000_000
     entry_seconds: float = 1e-5
     most_semidefinite: int = 2000
+    most_with_offset: int = 3000
 
     def built_in(self, problem: MarginProblem, failed: str) -> SolverName | None:
         """Return the solver of this package that may succeed where another one has failed.

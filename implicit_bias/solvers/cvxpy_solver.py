@@ -186,7 +186,7 @@ class CvxpySolver(ExternalSolver):
                 deadline.left,
                 **{backend.iteration_option: limit},
             )
-        except (KeyboardInterrupt, SystemExit, MemoryError):
+        except (KeyboardInterrupt, SystemExit, ImportError, MemoryError):
             raise
         except BaseException as error:  # a panic of a library in Rust is no Exception
             said = f"{type(error).__name__}: {error}"

@@ -1,12 +1,14 @@
-r"""A problem of two classes and groups in equilibrated features, for `feature_space`.
+r"""A problem of two classes and groups in centred, equilibrated features, for `feature_space`.
 
-All scalings are powers of two: nothing is rounded but the features themselves.
+Inputs that vary little around an offset, years say, are centred where something absorbs the offset:
+the intercept, or a constant feature, whose penalty then is a row of T that is not diagonal. The
+centring is exact by Sterbenz's lemma, and all scalings are powers of two: nothing is rounded.
 
 ======  ==========  ==========================================================================
 phi_n   (P,)        features of sample n: the used gates times the inputs
 nu      (N,)        powers of two near the features' norms; c_n = sigma / nu_n, the box is C nu_n
-v       (P',)       of equilibrated features, and the intercept last where there is one
-T       (P, P')     back from there, w = T v: diagonal, and 0 for the intercept
+v       (P',)       of centred, equilibrated features, and the intercept last where there is one
+T       (P, P')     back from there, w = T v
 B       (N, P')     y_n phi_n / nu_n in these coordinates
 ======  ==========  ==========================================================================
 """
@@ -23,11 +25,12 @@ from torch import Tensor
 
 from implicit_bias.base.validation import Array
 from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers.scaling import MergedInputs
 from implicit_bias.solvers.second_order import Groups
 
 
 class EquilibratedProblem:
-    """The problem in equilibrated features; see the module's head.
+    """The problem in centred and equilibrated features; see the module's head.
 
     Attributes
     ----------
@@ -50,7 +53,12 @@ class EquilibratedProblem:
         self._used = used_gates(gates)
         Z = gates[:, self._used].toarray()
 
-        n_inputs = problem.X.shape[1]
+        # --- centring --------------------------------------------------------------------------
+        # A free intercept absorbs the offsets only where every gate is constant.
+        absorbed = problem.intercept and bool((Z == Z[0]).all())
+        self._inputs = MergedInputs(problem.X)
+        offsets = offsets_of(problem.X, self._inputs, absorbed)  # (D',)
+        n_inputs = len(offsets)
         n_features = n_inputs * len(self._used)
 
         # --- scales: of the samples, then of the features ---------------------------------------
@@ -63,17 +71,25 @@ class EquilibratedProblem:
             norms = np.hypot(norms, smallest)
         nu = power_of_two(np.where(norms > 0, norms, smallest))
         B = np.empty((len(Z), n_features + problem.intercept))
-        for m in range(len(self._used)):
-            block = slice(m * n_inputs, (m + 1) * n_inputs)
-            np.multiply(problem.X, (problem.y * Z[:, m] / nu)[:, None], out=B[:, block])
+        inputs = self._inputs.of(problem.X, offsets[:-1])
+        blocks = [slice(m * n_inputs, (m + 1) * n_inputs) for m in range(len(self._used))]
+        for m, block in enumerate(blocks):
+            np.multiply(inputs, (problem.y * Z[:, m] / nu)[:, None], out=B[:, block])
         B[:, n_features:] = (problem.y / nu)[:, None]
         sizes = np.sqrt(np.einsum("np,np->p", B, B))
         scale = 1.0 / power_of_two(np.where(sizes > 0, sizes, 1.0))
         B *= scale
 
-        # (w, b) = scale * v.
-        self._scale = torch.as_tensor(scale, device=device)
-        self.T = self._scale.diag()[:n_features]
+        # --- (w, b) = T v with all rows: scaled, then moved back by the offsets ------------------
+        whole = np.diag(scale)
+        for m, block in enumerate(blocks):
+            if absorbed:
+                whole[-1, block] -= Z[0, m] * offsets * scale[block]
+            elif self._inputs.norm > 0:
+                whole[block.stop - 1, block] -= offsets / self._inputs.norm * scale[block]
+        self._whole = torch.as_tensor(whole, device=device)
+        self._back = torch.linalg.inv(self._whole)
+        self.T = self._whole[:n_features]
 
         group = np.unique(problem.groups[self._used], return_inverse=True)[1]
         index = torch.as_tensor(np.repeat(group, n_inputs), device=device)
@@ -101,11 +117,15 @@ class EquilibratedProblem:
 
     def dual_vectors(self, pull: Tensor) -> Tensor:
         """V (P,) from B' alpha."""
-        return (pull / self._scale)[: len(self.T)]
+        return (self._back.T @ pull)[: len(self.T)]
 
     def from_coef(self, w: Tensor) -> Tensor:
         """Return v of w, without intercept."""
-        return torch.nn.functional.pad(w, (0, len(self._scale) - len(w))) / self._scale
+        return self._back[:, : len(w)] @ w
+
+    def magnitudes(self, v: Tensor) -> Tensor:
+        """Sum of the absolute terms of each margin in the problem's own coordinates, (N,)."""
+        return self.B.abs() @ (self._back.abs() @ (self._whole @ v).abs())
 
     # --- bounds ----------------------------------------------------------------------------------
 
@@ -173,11 +193,11 @@ class EquilibratedProblem:
 
     def coefficients(self, v: Tensor) -> tuple[Array, float]:
         """Return zeta (M, D) and the intercept of the problem as posed."""
-        whole = (self._scale * v).cpu().numpy() / self.sigma
+        whole = (self._whole @ v).cpu().numpy() / self.sigma
         w = whole[: len(self.T)]
         b = whole[len(self.T) :].sum()
         coef = np.zeros(self._problem.features.shape)
-        coef[self._used] = w.reshape(len(self._used), -1)
+        coef[self._used] = self._inputs.expand(w.reshape(len(self._used), -1))
         return coef, float(b)
 
 
@@ -192,3 +212,18 @@ def used_gates(gates: sp.csc_array) -> NDArray[np.int64]:
 def power_of_two(values: Array) -> Array:
     """Powers of two near positive values."""
     return np.asarray(np.exp2(np.round(np.log2(values))))
+
+
+def offsets_of(X: Array, inputs: MergedInputs, absorbed: bool, largest_ratio: float = 3.0) -> Array:
+    """Return what merged inputs are centred at, where that is exact and free: (D',).
+
+    Inputs are centred where the largest is at most ``largest_ratio`` times the smallest, and an
+    intercept has ``absorbed`` the offsets, or a constant feature can.
+    """
+    low = X[:, inputs.varying].min(axis=0)
+    high = X[:, inputs.varying].max(axis=0)
+    smallest = np.minimum(np.abs(low), np.abs(high))
+    largest = np.maximum(np.abs(low), np.abs(high))
+    near = (low * high > 0) & (largest <= largest_ratio * smallest)
+    middle = np.where(near & (absorbed or inputs.norm > 0), 0.5 * low + 0.5 * high, 0.0)
+    return np.append(middle, 0.0)

@@ -20,7 +20,7 @@ Everything over tau is a solution where tau > 0. Where tau -> 0, alpha proves by
 is none: the iteration needs no feasible start, nor one of the right scale, and ends in either case.
 
 ======  ==========  ==========================================================================
-v       (P',)       coefficients in equilibrated features (`equilibration`), the
+v       (P',)       coefficients in centred, equilibrated features (`equilibration`), the
                     intercept last
 w, V    (P,)        coefficients, the norm's argument, w = T v; dual vectors
 B       (N, P')     scaled features of the samples, times their labels
@@ -38,6 +38,9 @@ that is, the solution of a least squares problem with the rows h^(1/2) B and W^-
 factored by QR and never squared: a Gram matrix of data whose margin is 1e-8 of their norm holds
 nothing of it in float64. The factor's normal equations are refined with the rows themselves.
 Mehrotra's predictor sets the centring, and its second-order terms enter the corrector.
+
+Near the end alpha is corrected until V(alpha) is right to rounding, and v until no margin falls
+short, both with weights that do not grow like 1/mu (`Polish`).
 
 Time is linear in N, O(N P^2) a step, and memory that of B.
 """
@@ -62,6 +65,7 @@ from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps
 from implicit_bias.solvers.scaled_rows import TINY
 from implicit_bias.solvers.second_order import ConeVectors, SecondOrderCones
 
+EPSILON = float(np.finfo(np.float64).eps)
 # Rows that are factored at once.
 BLOCK = 4096
 
@@ -91,6 +95,10 @@ class FeatureSpace(RowSolver):
         So many steps without this relative progress, and stagnation is attributed to rounding.
     rounding : float
         A computed gap is reported as no less than this.
+    polished_gap, polished_ratio : float
+        From this gap, or this Gordan ratio, results are polished.
+    safety_share : float
+        The safest coefficients may be worse than the best ones by this share of the tolerance.
     """
 
     starts: tuple[tuple[float, float], ...] = ((1e6, 1e-2), (1.0, 1.0))
@@ -102,6 +110,10 @@ class FeatureSpace(RowSolver):
     patience: int = 12
     least_progress: float = 1e-3
     rounding: float = 1e-14
+    polished_gap: float = 1e-5
+    polished_ratio: float = 1e4
+    safety_share: float = 0.01
+
     name: ClassVar[str] = "feature-space"
     takes_classes: ClassVar[bool] = True
     own_limit: ClassVar[int] = 150
@@ -175,12 +187,26 @@ class Embedding(Run):
         self.violation = math.inf
         self.alpha = torch.zeros_like(self.scaled.c)
         self.v = self.scaled.B.new_zeros(self.scaled.B.shape[1])
+        # Polished coefficients whose margins exceed c by most, and their bound.
+        self.safe_v = self.v
+        self.safe_upper = math.inf
 
     def answer(self) -> Answer:
-        """Return what attains the best bounds."""
-        coef, intercept = self.scaled.coefficients(self.v)
+        """Return what attains the best bounds.
+
+        The safest coefficients, if they are hardly worse than the best ones: rounding in the
+        problem's own coordinates is not that of these.
+        """
+        v = self.v
+        if self.safe_upper <= self.nearly(self.upper):
+            v = self.safe_v
+        coef, intercept = self.scaled.coefficients(v)
         alpha = self.rows.alpha(self.scaled.dual_variables(self.alpha))
         return Answer(alpha, coef, intercept)
+
+    def nearly(self, upper: float) -> float:
+        """Return a bound that is hardly worse than this one."""
+        return upper * (1.0 + self.solver.safety_share * self.solver.tolerances.gap)
 
     def improve_lower(self, alpha: Tensor, lower: float) -> None:
         """Keep dual variables with this lower bound, if it is the best one."""
@@ -225,11 +251,25 @@ class Embedding(Run):
                     self.improve_upper(point.v / tau, *scaled.upper(point.v / tau, margins / tau))
                     no_separator = self.upper == math.inf and not scaled.soft
                     inseparable = False
-                    if no_separator:
-                        ratio = scaled.gordan_ratio(point.alpha)
-                        if ratio > 1.0 / (solver.aim * tolerances.infeasibility):
-                            self.alpha = point.alpha
-                            inseparable = True
+                    if central_gap < solver.polished_gap:
+                        # Near the end: results that are right to rounding.
+                        polish = Polish(scaled, point, w)
+                        alpha = polish.dual(point.alpha, point.V)
+                        self.improve_lower(alpha / tau, scaled.lower(alpha))
+                        for v in polish.primal(point.v / tau):
+                            upper, violation = scaled.upper(v, scaled.B @ v)
+                            self.improve_upper(v, upper, violation)
+                            if upper <= self.nearly(self.upper):
+                                self.safe_v = v
+                                self.safe_upper = upper
+                    elif no_separator and scaled.gordan_ratio(point.alpha) > solver.polished_ratio:
+                        # Near a proof that nothing separates the samples.
+                        polish = Polish(scaled, point, w)
+                        for proof in (point.alpha, polish.dual(point.alpha, 0.0 * point.V)):
+                            ratio = scaled.gordan_ratio(proof)
+                            if ratio > 1.0 / (solver.aim * tolerances.infeasibility):
+                                self.alpha = proof
+                                inseparable = True
                     if self.lower > 0:
                         gap = (self.upper - self.lower) / self.lower
                         self.gap = min(self.gap, max(gap, solver.rounding))
@@ -477,6 +517,79 @@ class EmbeddingNewton:
             f=cones.excess(cones.z.moved(step.dz, length), norms_of(V)),
             **numbers,
         )
+
+
+class Polish:
+    """Corrections to alpha and v by least squares, with weights alpha instead of alpha / s.
+
+    The rows are h^(1/2) B and T over ||w_g||^(1/2): at the optimum sum_g ||w_g||^2 / d_g is least
+    for the margins of the support vectors, with d_g = ||w_g||.
+    """
+
+    corrections: ClassVar[int] = 3
+    # How much dearer it is to change V, or w, than alpha, or the margins.
+    dearer: ClassVar[float] = 1e8
+    # Multiples of the rounding error by which polished margins exceed c.
+    safeties: ClassVar[tuple[float, ...]] = (0.0, 4.0, 16.0)
+
+    def __init__(self, scaled: EquilibratedProblem, point: EmbeddingIterate, w: Tensor) -> None:
+        self.scaled = scaled
+        free = point.alpha / (1.0 + scaled.per_sample(scaled.boxed(point.alpha) / point.beta))
+        norms = scaled.groups.norms(w)
+        price = (norms.max() / norms.clamp(min=TINY)).clamp(max=1.0 / EPSILON).sqrt()
+        self.T = scaled.T * price[scaled.groups.index, None]
+        size = float(w.norm() / point.v.norm().clamp(min=TINY))
+        self.h = self.dearer * size**2 * free / float(free.max())
+        self.R = qr_factor([self.T], scaled.B, self.h.sqrt())
+
+    def dual(self, alpha: Tensor, V: Tensor) -> Tensor:
+        """Return alpha with B' alpha = T' V to rounding, for V near the given one."""
+        B = self.scaled.B
+        pull = self.scaled.T.T @ V
+        # Least squares: the smallest weighted change of alpha and V that makes the equation hold.
+        for _ in range(self.corrections):
+            x = solve_normal(self.R, B.T @ alpha - pull)
+            alpha = alpha - self.h * (B @ x)
+            pull = pull + self.T.T @ (self.T @ x)
+        return alpha.clamp(min=0.0)
+
+    def primal(self, v: Tensor) -> list[Tensor]:
+        """Coefficients whose margins are c at least, by several multiples of rounding.
+
+        Near v; and near the ones of least norm whose support vectors are those of v. With a soft
+        margin there are none to correct.
+        """
+        scaled = self.scaled
+        if scaled.soft:
+            return []
+        # What rounding can take from a margin in the problem's own coordinates.
+        noise = EPSILON * scaled.magnitudes(v)
+        fitted = self._fitted(scaled.c)
+        fitted = fitted + self._fitted(scaled.c - scaled.B @ fitted)
+        found = []
+        for first in (v, fitted):
+            for safety in self.safeties:
+                moved = first
+                for _ in range(self.corrections):
+                    lacking = scaled.c + safety * noise - scaled.B @ moved
+                    moved = moved + self._fitted(lacking.clamp(min=0.0))
+                found.append(moved)
+        return found
+
+    def _fitted(self, margins: Tensor) -> Tensor:
+        """Return coefficients of least norm with some margins, where h is large."""
+        B = self.scaled.B
+        v = B.new_zeros(B.shape[1])
+        for _ in range(2):
+            missing = B.T @ (self.h * (margins - B @ v))
+            v = v + solve_normal(self.R, missing - self.T.T @ (self.T @ v))
+        return v
+
+
+def solve_normal(R: Tensor, right: Tensor) -> Tensor:
+    """Solve R' R x = right."""
+    half = torch.linalg.solve_triangular(R.T, right[:, None], upper=False)
+    return torch.linalg.solve_triangular(R, half, upper=True)[:, 0]
 
 
 def qr_factor(

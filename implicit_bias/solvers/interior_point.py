@@ -391,6 +391,8 @@ class CentralPath(Run):
             if stage.dtype != dtype:
                 dtype = stage.dtype
                 scaled = ScaledProblem(self.layout, torch.device(solver.device), dtype)
+                if dtype is torch.float32 and not scaled.in_range:
+                    continue
                 cone = self.cone_type(scaled)
                 self.reset_bounds(scaled)
             if stage.first == "inside":

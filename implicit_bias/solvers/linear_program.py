@@ -21,7 +21,9 @@ At a vertex few rows are tight, and with l1 few entries are not 0. So the rounds
 the program on some rows, and on some columns where each entry is a group of its own: V of the
 multipliers, padded with zeros, prices all columns, and those with |V_j| > 1 join.
 
-HiGHS's tolerances are absolute: features are over their scale.
+HiGHS's tolerances are absolute. So where its answer is not good enough, what is violated, and what
+the reduced costs lack, make another program around the solution, scaled up, whose solution corrects
+it (Gleixner, Steffy, Wolter 2016: iterative refinement).
 
 If the rows of a round are not separable with all columns, neither are all: then the largest
 margin of |zeta_j| <= 1 is 0, and the multipliers of that program are Gordan's proof.
@@ -30,11 +32,12 @@ margin of |zeta_j| <= 1 is 0, and the multipliers of that program are Gordan's p
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.optimize
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array, UnsuitableError
@@ -66,6 +69,15 @@ class LinearProgram(base.ExternalSolver):
         Limit where ``max_iterations`` sets none.
     highs_tolerance : float
         HiGHS's own tolerances, which are absolute: its smallest ones.
+    refinements : int
+        Programs, at most, that correct a solution.
+    digits : float
+        What corrections may leave of a margin or a reduced cost, as a share of its terms' sizes.
+    growth, step_back : float
+        A correction is scaled up at most so much more than the one before it, and by so much less
+        where HiGHS fails on it.
+    rounding : float
+        Rounding of a margin, as a share of its terms' sizes.
     """
 
     first_rows: int = 400
@@ -73,6 +85,11 @@ class LinearProgram(base.ExternalSolver):
     slack_share: float = 0.1
     max_rounds: int = 100
     highs_tolerance: float = 1e-10
+    refinements: int = 20
+    digits: float = 1e-9
+    growth: float = 2.0**20
+    step_back: float = 2.0**7
+    rounding: float = 2.0**-50
 
     name: ClassVar[str] = "highs"
 
@@ -110,13 +127,18 @@ class _WorkingProgram(RowRounds):
         Those of the program.
     V : ndarray of shape (J,)
         A' alpha of the last multipliers, which prices the columns.
+    effort : int
+        Where a program fails: 1 refines it, 2 also brings its rows and columns to one size.
     """
+
+    most_effort = 2
 
     def __init__(self, solver: LinearProgram, problem: MarginProblem, deadline: Deadline) -> None:
         super().__init__(problem, solver.tolerances.gap)
         self.solver = solver
         self.deadline = deadline
         self.slack = solver.slack_share * self.tolerance
+        self.effort = 0
         found = problem.norm.partition(problem.norm_shape)
         if found is None or found.inner != "linf":
             raise UnsuitableError(
@@ -137,14 +159,16 @@ class _WorkingProgram(RowRounds):
             self._add_columns(np.arange(len(self.groups)), max(1, count))
 
     def solve_and_price(self) -> Status | None:
-        """Solve the program; where it has no feasible point, with more columns."""
+        """Solve the program; where it fails with more columns, or with more digits."""
         while True:
             self.detail = f"{len(self.rows)} rows, {len(self.columns)} columns in the last program"
             status, found = self._program()
-            if status != INFEASIBLE or len(self.columns) == len(self.groups):
+            if status == INFEASIBLE and len(self.columns) < len(self.groups):
+                # Perhaps for want of columns.
+                others = np.setdiff1d(np.arange(len(self.groups)), self.columns)
+                self._add_columns(others, 2 * len(self.columns))
+            elif found is not None or not self._try_harder():  # perhaps for want of digits
                 break
-            others = np.setdiff1d(np.arange(len(self.groups)), self.columns)
-            self._add_columns(others, 2 * len(self.columns))
         if status == INFEASIBLE:
             alpha = gordan(self.problem, self.working, self.deadline)
             self.best = replace(self.best, alpha=alpha)
@@ -163,7 +187,7 @@ class _WorkingProgram(RowRounds):
         return None
 
     def choose_next(self) -> Status | None:
-        """Add violated rows and missing columns."""
+        """Add violated rows and missing columns; where there are none, try harder."""
         n_rows = len(self.rows)
         n_columns = len(self.columns)
         first = self.solver.first_rows
@@ -172,9 +196,16 @@ class _WorkingProgram(RowRounds):
             missing = np.flatnonzero(np.abs(self.V) > 1.0 + self.slack)
             self._add_columns(missing, max(first, n_columns))
         changed = len(self.rows) > n_rows or len(self.columns) > n_columns
-        if changed:
+        if changed or self._try_harder():
             return None
         return Status.NUMERICAL_TROUBLE
+
+    def _try_harder(self) -> bool:
+        """Spend more effort on the next program, if there is more."""
+        if self.effort == self.most_effort:
+            return False
+        self.effort += 1
+        return True
 
     def _add_columns(self, wanted: Integers, count: int) -> None:
         """Add the columns with the largest |V_j| of some, at most this many."""
@@ -217,30 +248,23 @@ class _WorkingProgram(RowRounds):
             right = np.append(right, np.zeros(n_columns))
 
         # --- its solution ------------------------------------------------------------------------
-        bounds = np.column_stack([np.where(free, -np.inf, 0.0), np.full(len(cost), np.inf)])
-        found = scipy.optimize.linprog(
-            cost,
-            A_ub=-margins,
-            b_ub=-right,
-            bounds=bounds,
-            method="highs",
-            options={
-                "primal_feasibility_tolerance": self.solver.highs_tolerance,
-                "dual_feasibility_tolerance": self.solver.highs_tolerance,
-                "time_limit": self.deadline.left,
-            },
+        program = _InequalityForm(cost, margins, right, free, len(rows))
+        status, found = program.solve(
+            self.solver,
+            self.deadline,
+            count=self.solver.refinements if self.effort else 1,
+            equilibrate=self.effort == self.most_effort,
         )
-        if found.status != 0:
-            return int(found.status), None
-        x = found.x
-        multipliers = np.maximum(-found.ineqlin.marginals[: len(rows)], 0.0)
+        if found is None:
+            return status, None
+        x, multipliers = found
         if self.single:
             zeta = x[:n_columns] - x[n_columns : 2 * n_columns]
         else:
             zeta = x[:n_columns] - x[n_columns : n_columns + n_groups][groups]
         coef = np.zeros(len(self.groups))
         coef[self.columns] = zeta / unit
-        alpha = rows.alpha(multipliers / unit)
+        alpha = rows.alpha(multipliers[: len(rows)] / unit)
         intercept = problem.as_intercept(rows.of_classes(x[len(x) - n_offsets :]))
         return 0, base.Answer(alpha, coef.reshape(problem.coef_shape), intercept)
 
@@ -249,11 +273,15 @@ def gordan(problem: MarginProblem, rows: Constraints, deadline: Deadline) -> Arr
     """Return alpha >= 0, sum 1, with the smallest sum of |V_j|, on some rows; 0 without one."""
     A = problem.features.of_rows(rows).matrix() / problem.scale
     E = sp.csr_array(rows.offsets)
-    # max s subject to A zeta + E b >= s, |zeta_j| <= 1: its multipliers are alpha.
+    # max s subject to A zeta + E b >= s, |zeta_j| <= 1: its multipliers are alpha. Neither the
+    # sizes of rows nor those of columns matter, but that of the multipliers.
+    whole = sp.hstack([A, E], format="csr")
+    sizes, of_columns = _equilibration(whole)
+    whole = sp.diags_array(sizes) @ whole @ sp.diags_array(of_columns)
     ones = sp.csr_array(np.ones((len(rows), 1)))
     found = scipy.optimize.linprog(
-        np.append(np.zeros(A.shape[1] + E.shape[1]), -1.0),
-        sp.hstack([-A, -E, ones], format="csr"),
+        np.append(np.zeros(whole.shape[1]), -1.0),
+        sp.hstack([-whole, ones], format="csr"),
         np.zeros(len(rows)),
         bounds=[(-1, 1)] * A.shape[1] + [(None, None)] * (E.shape[1] + 1),
         method="highs",
@@ -261,4 +289,123 @@ def gordan(problem: MarginProblem, rows: Constraints, deadline: Deadline) -> Arr
     )
     if found.status != 0:
         return np.zeros(problem.alpha_shape)
-    return rows.alpha(np.maximum(-found.ineqlin.marginals, 0.0))
+    return rows.alpha(np.maximum(-found.ineqlin.marginals, 0.0) * sizes)
+
+
+def _equilibration(A: sp.csr_array, rounds: int = 5) -> tuple[Array, Array]:
+    """Powers of two that bring the largest entries of rows and of columns to about 1 (Ruiz)."""
+    rows = np.ones(A.shape[0])
+    columns = np.ones(A.shape[1])
+    size = abs(A).tocoo()
+    for _ in range(rounds):
+        data = size.data * rows[size.row] * columns[size.col]
+        for sizes, index in ((rows, size.row), (columns, size.col)):
+            largest = np.zeros(len(sizes))
+            np.maximum.at(largest, index, data)
+            sizes *= np.where(largest > 0, np.exp2(-np.round(np.log2(largest) / 2)), 1.0)
+    return rows, columns
+
+
+@dataclass(frozen=True, eq=False)
+class _InequalityForm:
+    """Minimise cost'x subject to A x >= b, and x >= 0 but where it is free.
+
+    The first rows, of the margins, are to exceed b by what rounding may take from them.
+    """
+
+    cost: Array  # (n,)
+    A: sp.csr_array  # (m, n)
+    b: Array  # (m,)
+    free: NDArray[np.bool_]  # (n,)
+    n_margins: int
+
+    def solve(
+        self, solver: LinearProgram, deadline: Deadline, *, count: int, equilibrate: bool
+    ) -> tuple[int, tuple[Array, Array] | None]:
+        """Solve digit by digit, by this many programs at most.
+
+        Returns
+        -------
+        status : int
+            HiGHS's.
+        found : tuple of ndarray, or None
+            x, and the multipliers of the rows.
+        """
+        # --- one size for all: in rows and columns, in b, in the costs ---------------------------
+        rows: Array | float = 1.0
+        columns: Array | float = 1.0
+        if equilibrate:
+            rows, columns = _equilibration(self.A)
+        A = sp.csr_array(
+            self.A.multiply(np.reshape(rows, (-1, 1))).multiply(np.reshape(columns, (1, -1)))
+        )
+        b = rows * self.b
+        cost = columns * self.cost
+        unit = np.abs(b).max()
+        unit_of_cost = np.abs(cost).max()
+        b = b / unit
+        cost = cost / unit_of_cost
+
+        # --- A x - s = b: with the slacks s as variables all that can be violated are bounds ------
+        n = len(cost)
+        m = len(b)
+        whole = sp.hstack([A, -sp.eye_array(m)], format="csr")
+        costs = np.append(cost, np.zeros(m))
+        least = np.append(np.where(self.free, -np.inf, 0.0), np.zeros(m))
+        unbounded = np.isinf(least)
+        of_margins = np.arange(m) < self.n_margins
+        smallest = 2.0**-200  # a violation in the place of 0, to divide by
+        options: dict[str, Any] = {
+            "primal_feasibility_tolerance": solver.highs_tolerance,
+            "dual_feasibility_tolerance": solver.highs_tolerance,
+        }
+
+        x = np.append(np.zeros(n), -b)
+        y = np.zeros(m)
+        primal = 1.0  # how much the correction of x is scaled up, and that of y
+        dual = 1.0
+        best: tuple[Array, Array] | None = None
+        for _ in range(count):
+            # --- the program of the correction ---------------------------------------------------
+            # Around (x, y) the costs are the reduced costs and the bounds what x leaves of its own.
+            # Scaled up, what HiGHS's absolute tolerances leave of it is little of x and y.
+            correction = scipy.optimize.linprog(
+                dual * (costs - whole.T @ y),
+                A_eq=whole,
+                b_eq=np.zeros(m),
+                bounds=np.column_stack([primal * (least - x), np.full(n + m, np.inf)]),
+                method="highs",
+                options=options | {"time_limit": deadline.left},
+            )
+            if correction.status != 0:
+                if best is None or deadline.passed:
+                    return int(correction.status), best
+                # It was scaled up too far.
+                primal /= solver.step_back
+                dual /= solver.step_back
+                continue
+            x = x + correction.x / primal
+            y = y + correction.eqlin.marginals / dual
+
+            # --- what is still violated ----------------------------------------------------------
+            # Signs are made right, and s is A x - b by definition: less, for margins, what rounding
+            # may take from them. What is left are s < 0, reduced costs < 0, and the duality gap.
+            x[:n] = np.where(self.free, x[:n], np.maximum(x[:n], 0.0))
+            size = abs(A) @ np.abs(x[:n])
+            x[n:] = A @ x[:n] - b - np.where(of_margins, solver.rounding * size, 0.0)
+            best = x[:n] * columns * unit, np.maximum(y, 0.0) * rows * unit_of_cost
+            reduced = costs - whole.T @ y
+            lacking = -x[n:]
+            missing = np.where(unbounded, np.abs(reduced), -reduced)
+            excess = cost @ x[:n] - b @ y
+            feasible = lacking <= solver.digits * np.where(of_margins, np.abs(b), size)
+            sizes_of_costs = costs + abs(whole).T @ np.abs(y)
+            dual_feasible = missing <= solver.digits * sizes_of_costs
+            converged = excess <= solver.digits * np.abs(cost @ x[:n])
+            if feasible.all() and dual_feasible.all() and converged:
+                break
+            # The next correction makes the largest violation 1, but no step is too bold.
+            worst = max(missing.max(), excess / max(np.abs(x[:n]).sum(), smallest))
+            primal = min(1.0 / max(lacking.max(), smallest), primal * solver.growth)
+            dual = min(1.0 / max(worst, smallest), dual * solver.growth)
+        return 0, best

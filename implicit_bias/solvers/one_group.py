@@ -1,23 +1,24 @@
-r"""One group and a hard margin on one Gram matrix: exchanges of the support vectors.
+r"""One group on one Gram matrix: exchanges of the support vectors, from those of fewer rows.
 
 The KKT conditions (`interior_point`) with a = d alpha and r = Q a + e beta - b,
 
-        r_p >= 0  where a_p = 0,   r_p = 0  where a_p > 0;   e' a = 0
+        r_p >= 0  where a_p = 0,   r_p = 0  where 0 < a_p < d C_p,   r_p <= 0  where a_p = d C_p;
+        e' a = 0;   a' Q a = d^2
 
-are equations once the free rows F are known, those with a_p > 0. The equations of some set are
-solved, what breaks its own set's conditions is exchanged, all at once, and where nothing does, the
-problem is solved: Newton's method on conditions that are piecewise smooth. Each step costs a
-Cholesky factorisation of order |F|, bordered by e,
+are equations once the sets are known: the free rows F, and those at the box U. The equations of
+some sets are solved, what breaks its own set's conditions is exchanged, all at once, and where
+nothing does, the problem is solved: Newton's method on conditions that are piecewise smooth. Each
+step costs a Cholesky factorisation of order |F|, bordered by e,
 
-        [ Q_FF  e ] [a]      [b]
-        [ e'    0 ] [beta] = [0]
+        [ Q_FF  e ] [a]      [b']
+        [ e'    0 ] [beta] = [c']
 
-All that this needs is Q, one Gram matrix: nothing passes through the features but zeta = V(a), in
-the end. The first set is that of an eighth of the rows, from which that of twice as many is found,
-and so on: most steps are on few rows. The exchanges need not converge. On Gram matrices of data
-they often do, in a handful of steps. Where they make no headway (inner products that have lost the
-digits that matter, data that are not separable) the fall-back solves, as it does a soft margin,
-whose boxes make a third set of rows, on which exchanges seldom converge.
+The hard margin does not need d, and where U is not empty a is linear in d, so that ||V(a)|| = d is
+a quadratic equation for it. All that this needs is Q, one Gram matrix: nothing passes through the
+features but zeta = V(a), in the end. The first sets are those of an eighth of the rows, from which
+those of twice as many are found, and so on: most steps are on few rows. The exchanges need not
+converge. On Gram matrices of data they do, in a handful of steps. Where they make no headway (inner
+products that have lost the digits that matter, data that are not separable) the fall-back solves.
 
 ======  ==========  ======================================================================
 alpha   (P,)        dual variables of rows scaled to norm 1 by nu_p; a = d alpha
@@ -59,12 +60,15 @@ from implicit_bias.solvers.scaling import Layout, ScaledProblem
 Ended = TypeVar("Ended")
 Bounds: TypeAlias = Generator[tuple[float, float], None, Ended]
 
+# The sets of rows, as numbers: alpha_p = 0, free, and at the box.
+AT_ZERO, FREE, AT_BOX = 0, 1, 2
+
 
 @dataclass(frozen=True, kw_only=True)
 class OneGroup(RowSolver):
     """Exchanges of the support vectors of one group, from those of fewer rows.
 
-    What it does not take are more groups and soft margins.
+    What it does not take are more groups, and samples of many classes that share a finite C.
 
     Parameters
     ----------
@@ -75,6 +79,8 @@ class OneGroup(RowSolver):
         The share of the tolerance to reach: the certificate rounds differently.
     max_steps, patience : int
         Steps on one level, and steps without fewer breaches than ever there, until it gives up.
+    growths : tuple of float
+        Share of F by which it may grow in a step: all at once, or slowly where that leads nowhere.
     most_levels, first_rows : int
         Levels at most, and rows of the first one at least.
     rough : float
@@ -82,8 +88,11 @@ class OneGroup(RowSolver):
     nearly : float
         Share of all rows that may be where bounds are computed: with more in the wrong set, bounds
         are too far apart to be worth a product.
-    ridge : float
-        Share of the mean of the diagonal of Q_FF, which is added to it.
+    ridges : tuple of float
+        Shares of the mean of the diagonal of Q_FF, which are added to it: the first that makes it
+        definite.
+    refinements : int
+        Solutions with another ridge than the first are corrected this often.
     rounding : float
         Conditions that are broken by less, relative to b or to the largest a, are kept.
     rounding_of_squares : float
@@ -102,11 +111,13 @@ class OneGroup(RowSolver):
     aim: float = 0.9
     max_steps: int = 50
     patience: int = 4
+    growths: tuple[float, ...] = (math.inf, 0.25)
     most_levels: int = 4
     first_rows: int = 100
     rough: float = 0.07
     nearly: float = 0.01
-    ridge: float = 1e-13
+    ridges: tuple[float, ...] = (1e-14, 1e-12, 1e-10, 1e-8)
+    refinements: int = 2
     rounding: float = 1e-10
     rounding_of_squares: float = 1e-15
     balance: float = 1e-9
@@ -120,7 +131,7 @@ class OneGroup(RowSolver):
     @property
     def own_limit(self) -> int:
         """Steps of all levels and iterations of the fall-back, at most."""
-        return self.most_levels * self.max_steps + self.fallback.limit
+        return len(self.growths) * self.most_levels * self.max_steps + self.fallback.limit
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Leave all to the steps."""
@@ -136,7 +147,7 @@ class OneGroup(RowSolver):
 
 @dataclass(frozen=True, eq=False)
 class _Solved:
-    """What the equations of some free rows among the first n say."""
+    """What the equations of some sets of the first n rows say."""
 
     a: Tensor  # (n,)
     products: Tensor  # (n,), Q a
@@ -221,7 +232,8 @@ class _Exchanges(Run):
         solver, problem = self.solver, self.problem
         rows = solver.chosen(problem)
         _, groups = euclidean_form(problem)
-        if groups.any() or not problem.hard_margin:
+        shared_box = rows.width > 1 and not problem.hard_margin
+        if groups.any() or shared_box:
             return False
         sizes = solver.levels(len(rows))
         if len(sizes) > 1:
@@ -234,48 +246,51 @@ class _Exchanges(Run):
         self.gram = _Gram(_row_products(layout, 1.0 / scaled.nu), scaled.b, len(rows), solver.block)
         if self.start is not None:
             alpha = scaled.start_alpha(self.start)
-            if (yield from self._solve_levels([len(rows)], alpha > 0.0)):
+            at_box = alpha >= (1.0 - solver.rounding) * scaled.C
+            sets = torch.where(at_box, AT_BOX, 1 * (alpha > 0.0))
+            if (yield from self._solve_levels([len(rows)], sets)):
                 return True
-        every = torch.ones(sizes[0], dtype=torch.bool, device=scaled.device)
-        if (yield from self._solve_levels(sizes, every)):
+        free = torch.full((sizes[0],), FREE, device=scaled.device)
+        if (yield from self._solve_levels(sizes, free)):
             return True
         self.detail = solver.fell_back
         return False
 
-    def _solve_levels(self, sizes: list[int], free: Tensor) -> Bounds[bool]:
-        """Find the free rows among more and more, from those (n,) of the first level."""
+    def _solve_levels(self, sizes: list[int], sets: Tensor) -> Bounds[bool]:
+        """Find the sets of more and more rows, from those (n,) of the first level."""
         point: _Solved | None = None
         for size in sizes:
             self.gram.extend(size)
             if point is not None:
                 # The new rows have alpha = 0; those that fall short of the margin become free.
-                more = (0, size - len(free))
+                more = (0, size - len(sets))
+                sets = pad(sets, more, value=AT_ZERO)
                 a = pad(point.a, more)
-                point = _Solved(a, self._products(a), point.beta)
-                free = self._exchanged(point, pad(free, more, value=False))
-            found = yield from self._solve_level(free)
+                sets, _ = self._exchanged(_Solved(a, self._products(a), point.beta), sets)
+            for growth in self.solver.growths:
+                found = yield from self._solve_level(sets, growth)
+                if found is not None:
+                    break
             if found is None:
                 return False
-            point, free = found
+            point, sets = found
         return self._converged
 
-    def _solve_level(self, free: Tensor) -> Bounds[tuple[_Solved, Tensor] | None]:
+    def _solve_level(self, sets: Tensor, growth: float) -> Bounds[tuple[_Solved, Tensor] | None]:
         """Exchange rows until nearly none, or on the last level none, is in the wrong set.
 
         None where they cannot be solved for, or their number does not fall any more.
         """
         solver, scaled = self.solver, self.scaled
-        size = len(free)
+        size = len(sets)
         last = size == len(scaled.b)
         fewest = size + 1
         waited = 0
         for _ in range(solver.max_steps):
-            point = self._solve(free)
+            point = self._solve(sets)
             if point is None:
                 return None
-            exchanged = self._exchanged(point, free)
-            breaches = int((exchanged != free).sum())
-            free = exchanged
+            sets, breaches = self._exchanged(point, sets, growth)
             allowed = solver.rough
             if last:
                 allowed = solver.nearly
@@ -286,7 +301,7 @@ class _Exchanges(Run):
                     self._grade(point)
             yield self._best_bounds(self.lower / scaled.scale, self.upper / scaled.scale)
             if self._converged or (few and (breaches == 0 or not last)):
-                return point, free
+                return point, sets
             waited += 1
             if breaches < fewest:
                 waited = 0
@@ -295,51 +310,111 @@ class _Exchanges(Run):
                 return None
         return None
 
-    # --- one step: solve the equations of the free rows, exchange what breaks the conditions ---
+    # --- one step: solve the equations of the sets, exchange what breaks their conditions ------
 
     def _products(self, a: Tensor) -> Tensor:
-        """Q a of the first n rows, shape (n,)."""
+        """Q a of the first n rows, shape (n,) or (n, k)."""
         return self.gram.values[: len(a), : len(a)] @ a
 
-    def _solve(self, free: Tensor) -> _Solved | None:
-        """Solve the equations of the free rows; None where rounding has made Q_FF indefinite."""
+    def _solve(self, sets: Tensor) -> _Solved | None:
+        """Solve the equations of the sets; None where they have no solution, or by rounding."""
         scaled = self.scaled
-        F = torch.nonzero(free)[:, 0]
+        n = len(sets)
+        F = torch.nonzero(sets == FREE)[:, 0]
         if not len(F):
             return None
-        L = self.gram.among(F).T  # by columns, as LAPACK overwrites it
-        diagonal = L.diagonal()
-        diagonal.add_(diagonal.mean(), alpha=self.solver.ridge)
-        info = torch.empty((), dtype=torch.int32, device=L.device)
-        torch.linalg.cholesky_ex(L, out=(L, info))
-        if info:
-            return None
-        # a_F = Q_FF^-1 (b_F - e_F beta), where e_F' a_F = 0 says what beta is.
-        b = scaled.b[F, None]
-        a = torch.zeros_like(scaled.b[: len(free)])
-        beta = scaled.offset()
+        # With the rows at the box at a_U = d C_U the equations of the free rows are
+        # Q_FF a_F + e_F beta = b_F - d Q_FU C_U: a = parts (1, d)' is linear in d. A hard margin
+        # has no rows at the box, and one part.
+        parts = scaled.e.new_zeros((n, 1 + scaled.soft))
+        right = scaled.b[F, None]
+        if scaled.soft:
+            parts[:, 1] = torch.where(sets == AT_BOX, scaled.C[:n], 0.0)
+            right = torch.hstack([right, -self._products(parts[:, 1:])[F]])
+        # Without offsets the border (F, 0) and its right side (0, k) need no product.
+        border = scaled.e[: len(F)]
+        rest = parts[:0]
         if scaled.n_offsets:
-            e = scaled.e[F]
-            W = torch.linalg.solve_triangular(L, e, upper=False)
-            h = torch.linalg.solve_triangular(L, b, upper=False)
-            # Least squares: where no row of a class is free, its offset is not determined.
-            solved = torch.linalg.lstsq(W.T @ W, W.T @ h).solution
-            a[F] = torch.linalg.solve_triangular(L.T, h - W @ solved, upper=True)[:, 0]
-            beta = solved[:, 0]
-        else:
-            a[F] = torch.cholesky_solve(b, L)[:, 0]
-        return _Solved(a, self._products(a), beta)
+            border = scaled.e[F]
+            rest = -scaled.e[:n].T @ parts
+        solved = self._solve_bordered(F, border, right, rest)
+        if solved is None:
+            return None
+        parts[F], beta = solved
+        products = self._products(parts)
+        if not scaled.soft:
+            return _Solved(parts[:, 0], products[:, 0], beta[:, 0])
+        d = _smallest_root(parts.T @ products)
+        if not d > 0.0:
+            return None
+        shares = torch.stack([torch.ones_like(d), d])
+        return _Solved(parts @ shares, products @ shares, beta @ shares)
 
-    def _exchanged(self, point: _Solved, free: Tensor) -> Tensor:
-        """Return the free rows after those that break the condition of their set have left it."""
+    def _solve_bordered(
+        self, F: Tensor, B: Tensor, b: Tensor, c: Tensor
+    ) -> tuple[Tensor, Tensor] | None:
+        """Solve Q_FF x + B y = b, B' x = c; None where rounding has made Q_FF indefinite.
+
+        Parameters
+        ----------
+        F : Tensor of int
+            The free rows.
+        B, b, c : Tensor of shape (F, J), (F, k) and (J, k)
+            The border and the right sides.
+        """
+        first = self.solver.ridges[0]
+        for ridge in self.solver.ridges:
+            L = self.gram.among(F).T  # by columns, as LAPACK overwrites it
+            diagonal = L.diagonal()
+            diagonal.add_(diagonal.mean(), alpha=ridge)
+            info = torch.empty((), dtype=torch.int32, device=L.device)
+            torch.linalg.cholesky_ex(L, out=(L, info))
+            if not info:
+                break
+        else:
+            return None
+        found = _solve_with_factor(L, B, b, c)
+        if found is None or ridge == first:
+            return found
+        # What the larger ridge changed comes out again.
+        x, y = found
+        Q = self.gram.among(F).T
+        for _ in range(self.solver.refinements):
+            correction = _solve_with_factor(L, B, b - Q @ x - B @ y, c - B.T @ x)
+            if correction is None:
+                return None
+            x = x + correction[0]
+            y = y + correction[1]
+        return x, y
+
+    def _exchanged(
+        self, point: _Solved, sets: Tensor, growth: float = np.inf
+    ) -> tuple[Tensor, int]:
+        """Let rows that break the condition of their set leave it, and count them.
+
+        Of those beyond the margin that fall short only the worst leave, up to this share of F.
+        """
         scaled = self.scaled
-        n = len(free)
+        n = len(sets)
+        free = sets == FREE
         b = scaled.b[:n]
+        # Free rows with a < 0 go to AT_ZERO, those with a > d C to AT_BOX, all others stay.
+        inside = 1 * (point.a >= 0.0)
+        if scaled.soft:
+            inside += point.a > point.d * scaled.C[:n]
+        changed = torch.where(free, inside, sets)
+        # Rows at zero need r >= 0, those at the box r <= 0 (FREE - sets is 1 and -1 there, and 0 of
+        # free rows), or they become free.
         r = point.products - b
         if scaled.n_offsets:
             r += scaled.e[:n] @ point.beta
-        short = r < -self.solver.rounding * b
-        return torch.where(free, point.a >= 0.0, short)
+        joining = (FREE - sets) * r < -self.solver.rounding * b
+        breaches = int((joining | (changed != sets)).sum())
+        if not math.isinf(growth):
+            short = joining & (sets == AT_ZERO)
+            worst = _largest(-r / b, short, growth * int(free.sum()))
+            joining = (joining & ~short) | worst
+        return changed.masked_fill_(joining, FREE), breaches
 
     # --- bounds --------------------------------------------------------------------------------
 
@@ -366,13 +441,13 @@ class _Exchanges(Run):
             self.upper = upper
             self.violation = violation
             self.primal = point.a, scale * scaled.full(1, 1.0), scale * point.beta
-        # Lower: alpha >= 0 over ||V(alpha)||.
-        alpha = point.a.clamp(min=0.0)
+        # Lower: alpha within the box, over ||V(alpha)||.
+        alpha = torch.minimum(point.a.clamp(min=0.0), d * scaled.C)
         products = point.products
         if (alpha != point.a).any():
             products = self._products(alpha)
         norm_of_V = float((alpha @ products).clamp(min=0.0).sqrt())
-        largest = max(norm_of_V, TINY)
+        largest = max(norm_of_V, float((alpha / scaled.C).max()), TINY)
         lower = float(scaled.b @ alpha) / largest
         if scaled.n_offsets:
             allowed = self.solver.balance * (scaled.e.abs().T @ alpha)
@@ -383,7 +458,21 @@ class _Exchanges(Run):
             self.alpha = alpha / largest
 
 
-# --- the Gram matrix ----------------------------------------------------------------------------
+# --- linear algebra ------------------------------------------------------------------------------
+
+
+def _solve_with_factor(L: Tensor, B: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Solve L L' x + B y = b, B' x = c; None where the numbers overflow."""
+    if not B.shape[1]:
+        return torch.cholesky_solve(b, L), c
+    W = torch.linalg.solve_triangular(L, B, upper=False)
+    h = torch.linalg.solve_triangular(L, b, upper=False)
+    schur = W.T @ W
+    right = W.T @ h - c
+    if not (schur.isfinite().all() and right.isfinite().all()):
+        return None
+    y = torch.linalg.lstsq(schur, right).solution
+    return torch.linalg.solve_triangular(L.T, h - W @ y, upper=True), y
 
 
 class _Gram:
@@ -458,3 +547,23 @@ def _row_products(layout: Layout, weights: Tensor) -> Callable[[slice, slice, Te
         mask_into(out, inner, b[new], b[until])
 
     return of_pairs
+
+
+def _largest(values: Tensor, chosen: Tensor, most: float) -> Tensor:
+    """Return those of the chosen (n,) that have the largest values, at most about this many."""
+    if int(chosen.sum()) <= most:
+        return chosen
+    limit = values[chosen].topk(max(int(most), 1)).values[-1]
+    return chosen & (values >= limit)
+
+
+def _smallest_root(squares: Tensor) -> Tensor:
+    """Return the smallest d > 0 with (1, d) S (1, d)' = d^2; nan where there is none."""
+    constant = squares[0, 0]
+    linear = squares[0, 1]
+    square = squares[1, 1] - 1.0
+    root = (linear.square() - constant * square).sqrt()
+    # Of the two ways to write a root the one without cancellation.
+    found = torch.stack([constant / (root - linear), -(root + linear) / square])
+    positive = found[found > 0.0]
+    return positive.min() if len(positive) else found.new_tensor(torch.nan)

@@ -11,13 +11,15 @@ The rounds are those of `rounds`. Their working set S is in memory, in one place
 
 The bounds are those of `certify` on all samples at once, as real numbers of the stored values.
 
-A block is a chunk of a Dask array, or a part of a memory map's file. Dask computes a function of
-each block: in the workers of a ``distributed.Client`` where there is one, else in threads.
+A block is a chunk of a Dask array, or a part of a memory map's file. A function of each block is
+computed by the workers of a ``distributed.Client``, each holding a block at a time; without a
+client by the threads of this process.
 """
 
 from __future__ import annotations
 
 import mmap
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base import validation
-from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.rounding import up
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate, Status, margin_enclosures
@@ -162,7 +164,8 @@ def solve_out_of_core(
     max_rounds : int
         Passes over the data.
     max_seconds : float, optional
-        Limit on the time, seen between passes: what was found by then is certified.
+        Limit on the time, seen between blocks: what was found by then is certified. A pass that it
+        cuts short gives no upper bound.
     on_progress : callable, optional
         Called with the `BoundsAt` of each round.
 
@@ -180,6 +183,8 @@ def solve_out_of_core(
         unknown sizes.
     ImportError
         Dask is not installed.
+    TimeoutError
+        ``max_seconds`` passed before the first working set was read, so that there are no bounds.
 
     Examples
     --------
@@ -198,7 +203,7 @@ def solve_out_of_core(
     policy = Exchange(first_size=2000, growth=1.0)
     blocks = Blocks.of(X, y, rows_a_block)
     # The first working set has all labels that there are.
-    first = blocks.sample_evenly(min(policy.first_size, most_rows))
+    first = blocks.sample_evenly(min(policy.first_size, most_rows), deadline)
     count = validation.as_class_labels(first.y, len(first), classes)[1]
     model = Architecture(NoGates(blocks.n_features), norm=as_norm(norm, groups))
 
@@ -325,6 +330,7 @@ class _BlockRounds(Rounds):
             self.problem.classes,
             below=1.0 / unit,
             count=max(self.policy.first_size, len(self.working)),
+            deadline=self.deadline,
         )
         if priced.at_least > 0:
             norm = self.problem.norm.value_bound(coef.reshape(self.problem.norm_shape))
@@ -387,6 +393,7 @@ def price_blocks(
     *,
     below: float,
     count: int,
+    deadline: Deadline = NEVER,
 ) -> Prices:
     """Bound the margins of coefficients on all rows, and find the rows of the smallest margins.
 
@@ -404,13 +411,17 @@ def price_blocks(
         Rows of this margin or more are none.
     count : int
         How many rows at most.
+    deadline : Deadline
+        When to give up.
 
     Raises
     ------
     ValueError
         Values or labels that no `MarginProblem` takes.
+    TimeoutError
+        The deadline has passed.
     """
-    found = blocks.map(_price_block, coef, offsets, classes, below, count)
+    found = blocks.map(_price_block, coef, offsets, classes, below, count, deadline=deadline)
     margins = np.concatenate([part.margins for part in found])
     first, *others = [part.rows for part in found]
     rows = first.joined(*others)  # in the order of the blocks, as the margins are
@@ -491,19 +502,33 @@ class Blocks:
                 f"X must be a Dask array or a memory map (numpy.memmap), not a "
                 f"{type(X).__name__}: data that are in memory go to max_margin and solve"
             )
+        if X.ndim != 2:
+            raise ValueError(f"X must have 2 dimensions, got shape {X.shape}")
         if isinstance(X, np.memmap):
             X = _lazily_read(X, rows_a_block)
-        if not isinstance(y, da.Array):
-            y = da.from_array(validation.labels_of_any_type(y), chunks=-1)
-        if X.ndim != 2 or X.numblocks[1] != 1 or np.isnan(X.shape[0]):
+        if np.isnan(X.shape[0]):
             raise ValueError(
-                "X needs chunks of whole rows of known size: pass X.rechunk({1: -1}), and call "
-                "X.compute_chunk_sizes() first"
+                "the chunks of X have unknown sizes: call X.compute_chunk_sizes() first"
+            )
+        if X.numblocks[1] != 1:
+            raise ValueError(
+                f"X has {X.numblocks[1]} chunks across its features, but a block needs all "
+                "features of its rows: pass X.rechunk({1: -1})"
+            )
+        if not isinstance(y, da.Array):
+            whole = validation.labels_of_any_type(y)
+            validation.check_not_text(whole, "y", "number the classes from 0 on")
+            y = da.from_array(whole, chunks=-1)
+        if y.ndim != 1 or np.isnan(y.shape[0]):
+            raise ValueError(
+                f"y must have one dimension of known size, got shape {y.shape}: pass y.ravel(), "
+                "and call y.compute_chunk_sizes() first"
             )
         n_samples, n_features = X.shape
-        if n_samples == 0 or y.shape != (n_samples,):
+        if n_samples == 0 or len(y) != n_samples:
             raise ValueError(
-                f"y must have one label for each of the {n_samples} rows of X, got shape {y.shape}"
+                f"X has {n_samples} rows and y has {len(y)} labels: pass one label a row, and at "
+                "least one row"
             )
         sizes = X.chunks[0]
         inputs = X.to_delayed().ravel()
@@ -512,23 +537,44 @@ class Blocks:
         parts = [(inputs[b], labels[b], int(starts[b])) for b, size in enumerate(sizes) if size > 0]
         return cls(parts, n_samples, n_features)
 
-    def map(self, function: Callable[..., T], *arguments: Any) -> list[T]:
+    def map(
+        self, function: Callable[..., T], *arguments: Any, deadline: Deadline = NEVER
+    ) -> list[T]:
         """Return function(inputs, labels, start, *arguments) of each block, computed by Dask.
 
         Raises
         ------
         ValueError
             The function's own, with the rows of its block.
+        TimeoutError
+            The deadline has passed.
         """
         import dask
+        from dask.base import get_scheduler
 
-        task = dask.delayed(partial(_in_block, function), pure=False)
-        return list(dask.compute(*[task(*part, *arguments) for part in self.parts]))
+        # The client whose workers compute, if there is one.
+        client: Any = getattr(get_scheduler(), "__self__", None)
+        if not hasattr(client, "compute"):
+            task = dask.delayed(partial(_in_block, function, deadline), pure=False)
+            return list(dask.compute(*[task(*part, *arguments) for part in self.parts]))
+        from distributed import as_completed
 
-    def sample_evenly(self, count: int) -> SomeRows:
+        # Clocks of other machines say nothing here: there the results are waited for instead.
+        task = dask.delayed(partial(_in_block, function, NEVER), pure=False)
+        # The labels travel with each pass: what only a worker has is lost when it dies.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+            futures = client.compute([task(*part, *arguments) for part in self.parts])
+        try:
+            found = dict(as_completed(futures, with_results=True, timeout=deadline.left))
+        finally:
+            client.cancel(futures)
+        return [found[future] for future in futures]
+
+    def sample_evenly(self, count: int, deadline: Deadline = NEVER) -> SomeRows:
         """Return rows spread over the blocks, about this many; of each block all its labels."""
         each = -(-count // len(self.parts))
-        first, *others = self.map(_sample_block, each)
+        first, *others = self.map(_sample_block, each, deadline=deadline)
         return first.joined(*others)
 
 
@@ -538,11 +584,15 @@ def _lazily_read(X: np.memmap[Any, Any], rows: int | None, block_bytes: int = 2*
     import dask.array as da
 
     base: object = X.base  # numpy's types know of arrays only
-    whole = isinstance(base, mmap.mmap) and X.flags.c_contiguous and X.filename and X.ndim == 2
-    if not whole or X.mode == "c":
+    if not (isinstance(base, mmap.mmap) and X.flags.c_contiguous and X.filename):
         raise ValueError(
-            "X must be a whole memory map (N, D) in C order, of a file that has its values: pass "
-            "that, or a Dask array"
+            "X is a part of a memory map, or one in Fortran order, whose place in the file is not "
+            "known: pass the whole map in C order, or a Dask array"
+        )
+    if X.mode == "c":
+        raise ValueError(
+            "X is a memory map of mode 'c', whose changes are not in its file, which blocks are "
+            "read from: map it with mode 'r', or write the changed inputs to a file"
         )
     n, D = X.shape
     if rows is None:
@@ -566,17 +616,21 @@ def _read(
 ) -> NDArray[np.generic]:
     """Read a block of a file: unlike a map of it, it leaves memory with the block."""
     values = np.fromfile(name, dtype, count=shape[0] * shape[1], offset=offset)
+    if len(values) < shape[0] * shape[1]:
+        raise ValueError(f"{name} ends before all rows of X: it was cut after it was mapped")
     return values.reshape(shape)  # C order
 
 
 def _in_block(
     function: Callable[..., T],
+    deadline: Deadline,
     X: NDArray[Any],
     y: NDArray[Any],
     start: int,
     *arguments: Any,
 ) -> T:
-    """Call a function of a block; its errors name the rows."""
+    """Call a function of a block, unless the deadline has passed; its errors name the rows."""
+    deadline.check()
     try:
         return function(X, y, start, *arguments)
     except ValueError as error:

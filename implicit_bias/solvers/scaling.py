@@ -40,7 +40,7 @@ from implicit_bias.problem.constraints import Integers
 from implicit_bias.problem.euclidean import euclidean_form
 from implicit_bias.solvers.base import Answer, Start
 from implicit_bias.solvers.rotations import RotatedGates
-from implicit_bias.solvers.scaled_rows import GateGroups, Pairs, ScaledRows
+from implicit_bias.solvers.scaled_rows import TINY, GateGroups, Pairs, ScaledRows
 
 
 class Boxes:
@@ -225,6 +225,15 @@ class ScaledProblem:
         found = self.balanced(alpha)
         return torch.maximum(found, self.least_share * found.mean())
 
+    @property
+    def in_range(self) -> bool:
+        """Whether the precision's range holds the scales of the samples."""
+        limits = torch.finfo(self.dtype)
+        scales = [self.nu, self.b]
+        if self.soft:
+            scales.append(self.C)
+        return all(bool(((x >= limits.tiny) & (x <= limits.max)).all()) for x in scales)
+
     def upper(self, norm: float, margins: Tensor) -> tuple[float, float]:
         """Upper bound of coefficients with these margins (P,); and by how much one falls short."""
         if self.soft:
@@ -264,7 +273,8 @@ class ScaledProblem:
         return torch.tensor(values, dtype=self.dtype, device=self.device)
 
     def full(self, size: int, value: float) -> Tensor:
-        """Return a vector of equal entries."""
+        """Return a vector of equal entries; the largest number for what exceeds it."""
+        value = min(value, torch.finfo(self.dtype).max)
         return torch.full((size,), value, dtype=self.dtype, device=self.device)
 
     def index(self, values: Integers) -> Tensor:
@@ -275,8 +285,8 @@ class ScaledProblem:
 class MergedInputs:
     """Inputs (N, D) with all constant features merged into one, and the way back.
 
-    If those are all 0, none is left of them. Without ``merge`` all stay: for norms that tell them
-    apart.
+    If those are all 0, and not ``always``, none is left of them. Without ``merge`` all stay: for
+    norms that tell them apart.
 
     Attributes
     ----------
@@ -286,20 +296,23 @@ class MergedInputs:
         Of the constant features together, the value of the merged one.
     """
 
-    def __init__(self, X: Array, *, merge: bool = True) -> None:
+    def __init__(self, X: Array, *, always: bool = True, merge: bool = True) -> None:
         constant = merge & (X == X[0]).all(axis=0)
         self.varying = np.flatnonzero(~constant)
         self._constant = np.flatnonzero(constant)
         values = X[0, constant]
-        self.norm = float(np.linalg.norm(values))
+        top = float(np.abs(values).max(initial=TINY))  # so that no square overflows
+        self.norm = top * float(np.linalg.norm(values / top))
         # The unit vector of the merged feature in the constant ones, a column, or no column.
-        n_merged = int(self.norm > 0)
+        n_merged = int(always or self.norm > 0)
         self._shares = (values / (self.norm or 1.0))[:, None][:, :n_merged]
 
-    def of(self, X: Array) -> Array:
-        """Return inputs (N, D'), the constant one last."""
-        constant = np.full((len(X), self._shares.shape[1]), self.norm)
-        return np.hstack([X[:, self.varying], constant])
+    def of(self, X: Array, offsets: Array | float = 0.0) -> Array:
+        """Return inputs (N, D'), the varying ones less their offsets, the constant one last."""
+        n_varying = len(self.varying)
+        merged = np.full((len(X), n_varying + self._shares.shape[1]), self.norm)
+        np.subtract(X[:, self.varying], offsets, out=merged[:, :n_varying])
+        return merged
 
     def expand(self, V: Array) -> Array:
         """Rows (M, D') in the span of the merged inputs, as rows (M, D)."""
@@ -367,7 +380,7 @@ class Layout:
     @cached_property
     def inputs(self) -> MergedInputs:
         """The inputs, merged or not."""
-        return MergedInputs(self.features.X, merge=self.merge)
+        return MergedInputs(self.features.X, always=False, merge=self.merge)
 
     @cached_property
     def gates(self) -> RotatedGates:

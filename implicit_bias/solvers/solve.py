@@ -6,8 +6,9 @@
 choose     the method of the smallest estimated time (`choice`), or the one that is named
 run        the method, and grade what it found: certified bounds, and the status they bear out
 fall back  where "auto" did not settle the problem (`_fall_back`): a proof that nothing separates
-           the samples; one other solver of this package, which is the embedding where it takes
-           seconds; one solver of another library
+           the samples; the hard margin of a soft margin with a large C; one other solver of this
+           package, which is the embedding where it takes seconds; one solver of another library;
+           a separator of the Euclidean norm
 answer     with the best bounds of all that ran, who failed before, and what a user could change
 =========  =====================================================================================
 """
@@ -34,6 +35,7 @@ from implicit_bias.bounds.separability import (
     offset_advice,
     scaling_advice,
 )
+from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem, check_classes, check_problem
 from implicit_bias.problem.euclidean import with_l1_for_single_entries
 from implicit_bias.solvers import choice, costs
@@ -152,7 +154,7 @@ def solve(
     formulated = with_l1_for_single_entries(problem)
 
     # --- choose ------------------------------------------------------------------------------
-    falls_back = False
+    falls_back = False  # what is named has no other method behind it
     why = ""  # the method was taken
     if isinstance(solver, Solver):
         if options != choice.MethodOptions():
@@ -193,10 +195,16 @@ def solve(
         trials = _Trials(problem, formulated, method.tolerances.gap, on_progress, deadline)
         conflict = find_conflict(problem)
         if conflict is not None:
-            # Two samples at most, which are the proof.
-            trials.best = trials.graded(
-                method, _untried(problem, Status.NOT_SEPARABLE, alpha=conflict.alpha)
+            # Two samples at most, which are the proof: no method runs.
+            zero = nothing_yet(problem)
+            found = Candidate(
+                conflict.alpha,
+                zero.coef,
+                zero.intercept,
+                status=Status.NOT_SEPARABLE,
+                iterations=0,
             )
+            trials.best = trials.graded(method, found)
         else:
             trials.best = trials.run(method, start)
             # --- fall back -------------------------------------------------------------------
@@ -204,9 +212,7 @@ def solve(
                 _fall_back(trials, options)
         # --- answer --------------------------------------------------------------------------
         best = trials.best
-        advice = ""
-        if conflict is None:  # whose cure is its own
-            advice = _advice(problem, best.status)
+        advice = _advice(problem, best, deadline)
     graded = best.graded
     certificate = graded.certificate
     # Support vectors: alpha_n, relative to its mean, exceeds what the margin exceeds 1 by. Active
@@ -277,11 +283,14 @@ class _Trials:
         When all has to end.
     best : _Attempt
         What settled the problem, or has the best bounds.
+    late : bool
+        Whether a method ended by its limit of time.
     grading : float
         The seconds that the last certificate took.
     """
 
     best: _Attempt
+    late: bool = False
     grading: float = 0.0
 
     def __init__(
@@ -306,7 +315,9 @@ class _Trials:
     def graded(self, method: Solver, found: Candidate) -> _Attempt:
         """Grade what a method found, in the time that is left."""
         began = time.perf_counter()
-        intercept = found.intercept if self.problem.intercept else None
+        intercept = None
+        if self.problem.intercept:
+            intercept = found.intercept
         graded = grade(
             self.problem,
             found.coef,
@@ -319,6 +330,7 @@ class _Trials:
             deadline=self.deadline,
         )
         self.grading = time.perf_counter() - began
+        self.late = self.late or graded.status is Status.TIME_LIMIT
         return _Attempt(method, found, graded)
 
     def join(self, other: _Attempt) -> None:
@@ -351,27 +363,13 @@ class _Trials:
         return self.go_on and bool(np.isinf(self.best.graded.certificate.upper))
 
 
-def _untried(
-    problem: MarginProblem, status: Status, detail: str = "", alpha: Array | None = None
-) -> Candidate:
-    """Return what is known without a method: zeta = 0, and alpha = 0 unless it is given."""
-    nothing = nothing_yet(problem)
-    return Candidate(
-        alpha=nothing.alpha if alpha is None else alpha,
-        coef=nothing.coef,
-        intercept=nothing.intercept,
-        status=status,
-        iterations=0,
-        detail=detail,
-    )
-
-
 def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
     """Go on where the method that "auto" chose did not settle the problem.
 
     Each step joins its bounds to the best ones, and the first that settles the problem ends it.
     """
-    problem, formulated = trials.problem, trials.formulated
+    problem = trials.problem
+    formulated = trials.formulated
     deadline = trials.deadline
     first = trials.best
     tried = [first.failure]
@@ -396,22 +394,44 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
                 trials.join(trials.graded(first.method, found))
                 tried.append("nothing separates but the last digits of redundant columns")
 
+    # --- a soft margin of large C -------------------------------------------------------------
+    # The numbers of such problems are too far apart for a method that follows both constraints.
+    # The hard margin's solution is exact where the box binds nowhere.
+    large_box = problem.box.min() * problem.scale >= FALL_BACK.large_C
+    if trials.go_on and not problem.hard_margin and large_box:
+        _join_similar(trials, replace(problem, C=np.inf), options)
+        tried.append("a hard margin")
+
     # --- one other solver of this package, and one of another library -------------------------
+    closer = options
+    near_miss = trials.best.graded.certificate.gap < FALL_BACK.near_miss * trials.gap
+    if near_miss:
+        # A certificate rounds differently than a method, which is asked for so much more.
+        gap = trials.gap / FALL_BACK.near_miss
+        closer = replace(options, tolerances=replace(options.tolerances, gap=gap))
     built_in: str | None = FALL_BACK.built_in(formulated, first.method.name)
     if built_in is None and first.method.tolerances != options.tolerances:
         built_in = first.method.name  # which gave up early, in doubt
     external: str | None = FALL_BACK.external(formulated, deadline)
-    if external == first.method.name:
+    if external == first.method.name and not near_miss:
         external = None
     for name in (built_in, external):
         if name is not None and trials.go_on and not hopeless:
-            _try_other(trials, name, options, tried)
+            _try_other(trials, name, closer, tried)
+
+    # --- any separator is an upper bound ------------------------------------------------------
+    another_norm = problem.norm not in (L2(), problem.gate_norm)
+    if trials.lack_separator and not hopeless and problem.hard_margin and another_norm:
+        _join_similar(trials, replace(problem, norm=L2()), options)
+        tried.append("separator of the Euclidean norm")
 
     # --- how it ended -------------------------------------------------------------------------
     best = trials.best
     status = best.status
-    if trials.unsettled and deadline.passed:
+    if trials.unsettled and (trials.late or deadline.passed):
         status = Status.TIME_LIMIT
+        if deadline.left is None:  # it was a limit of a method's own
+            status = Status.ITERATION_LIMIT
     trials.best = _Attempt(
         best.method,
         replace(best.candidate, detail=f"after {', '.join(tried)}"),
@@ -424,12 +444,30 @@ def _try_other(trials: _Trials, name: str, options: choice.MethodOptions, tried:
     try:
         method = choice.make_solver(name, trials.formulated, options)
         other = trials.run(replace(method, max_seconds=trials.deadline.left))
-    except (ImportError, UnsuitableError) as error:
+    except (ImportError, MemoryError, UnsuitableError) as error:
         tried.append(f"{name}: {error}")
         return
     trials.join(other)
     if trials.unsettled:
         tried.append(other.failure)
+
+
+def _join_similar(trials: _Trials, similar: MarginProblem, options: choice.MethodOptions) -> None:
+    """Join the numbers of a similar problem's solution."""
+    found = solve(
+        similar,
+        tol=options.tolerances.gap,
+        device=options.device,
+        max_seconds=trials.deadline.within(FALL_BACK.similar_seconds).left,
+    )
+    candidate = Candidate(
+        alpha=found.alpha,
+        coef=found.coef,
+        intercept=found.intercept,
+        status=found.status,
+        iterations=found.stats.iterations,
+    )
+    trials.join(trials.graded(trials.best.method, candidate))
 
 
 def _proof_takes_too_long(problem: MarginProblem) -> bool:
@@ -438,13 +476,37 @@ def _proof_takes_too_long(problem: MarginProblem) -> bool:
     return takes_too_long(sizes.order, sizes.rows)
 
 
-def _advice(problem: MarginProblem, status: Status) -> str:
+def _advice(problem: MarginProblem, best: _Attempt, deadline: Deadline) -> str:
     """Say what a user could change where there is no separator, or no answer in float64."""
-    if status.inseparable and lacks_constant(problem):
-        return offset_advice(problem)
-    if status not in (Status.OPTIMAL, Status.NOT_SEPARABLE):
-        return scaling_advice(problem) or ""
-    return ""
+    status = best.status
+    if status is Status.OPTIMAL:
+        return ""
+    advice = []
+    if status.inseparable and _separable_with_offset(problem, best.method.tolerances, deadline):
+        advice.append(offset_advice(problem))
+    if status is not Status.NOT_SEPARABLE and not deadline.passed:
+        scaling = scaling_advice(problem)
+        if scaling:
+            advice.append(scaling)
+    return "; ".join(advice)
+
+
+def _separable_with_offset(
+    problem: MarginProblem, tolerances: Tolerances, deadline: Deadline
+) -> bool:
+    """Whether a free offset is all that is missing; False where that is not tried."""
+    if problem.n_samples > FALL_BACK.most_with_offset or len(np.unique(problem.y)) != 2:
+        return False
+    if deadline.passed or not problem.hard_margin or not lacks_constant(problem):
+        return False
+    with_offset = replace(problem, intercept=True)
+    if find_conflict(with_offset) is not None:
+        return False
+    options = choice.MethodOptions(tolerances=tolerances, max_seconds=deadline.left)
+    method = choice.make_solver("auto", with_offset, options)
+    found = finite(with_offset, method.run(with_offset))
+    margins = problem.margins(problem.decision(found.coef), found.intercept)
+    return bool((margins > 0).all())
 
 
 def _above_mean(values: Array) -> Array:

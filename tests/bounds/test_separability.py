@@ -34,7 +34,7 @@ def test_advice_names_offsets_and_ranges() -> None:
     X[:, 4] *= 1e8
     advice = separability.scaling_advice(build((X, y), linear))
     assert advice is not None
-    assert "center features 2 (mean 1e+07" in advice
+    assert "center features 2;" in advice
     assert "scale features 4" in advice
     assert separability.scaling_advice(build((np.ones((4, 2)), y[:4]), linear)) is None
 

@@ -412,6 +412,17 @@ def test_a_constant_is_advised_where_it_helps() -> None:
     with pytest.raises(ib.SolveError, match="append a constant 1"):
         ib.GatedSVC(fit_intercept=False, on_failure="raise").fit(APART, SIDES)
     assert ib.GatedSVC().fit(APART, SIDES).score(APART, SIDES) == 1.0
+    y = SIDES.copy()
+    y[:2] *= -1
+    gates = np.ones((len(APART), 2))
+    gates[0] = 0.0
+    for problem in (
+        ib.MarginProblem(APART, y, np.ones((len(y), 1)), np.zeros(1, dtype=int)),
+        ib.MarginProblem(APART, SIDES, gates, np.arange(2)),
+    ):
+        found = ib.solve(problem)
+        assert found.status.inseparable
+        assert "constant" not in found.message
 
 
 @pytest.mark.parametrize(

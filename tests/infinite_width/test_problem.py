@@ -23,12 +23,10 @@ CHECKERBOARD = np.array([[1, i, j] for i in range(4) for j in range(4)])
         ([[1, 2], [2, 4], [1, 3]], [1, -1, 1]),
         ([[0, 0], [2, 4], [1, 3]], [1, -1, 1]),
         ([[1, 1], [-1, -1], [1, 1], [1, 0]], [1, 1, -1, -1]),
-        ([[0, 0], [0, 0]], [1, 1]),
         ([[1, 2], [1, 2], [1, 3]], [0, 2, 1]),
         ([[1, 2], [2, 4], [1, 3]], [0, 1, 2]),
         ([[0, 0], [2, 4], [1, 3]], [0, 1, 2]),
         ([[1, 1], [-1, -1], [1, 1], [1, 0]], [0, 0, 1, 2]),
-        ([[0, 0], [0, 0], [0, 0]], [0, 1, 2]),
     ],
 )
 def test_data_that_no_network_separates(X: list[list[float]], y: list[int]) -> None:
@@ -42,9 +40,6 @@ def test_data_that_no_network_separates(X: list[list[float]], y: list[int]) -> N
     assert solution.alpha.min() >= 0
     soft = wide.max_margin(X, y, 0.5)
     assert soft.status is Status.OPTIMAL
-    if not np.any(X):
-        assert soft.certificate.upper == pytest.approx(0.5 * len(y))
-        assert len(soft.coef) == 0
 
 
 @pytest.mark.every(3)
@@ -108,13 +103,11 @@ def test_closed_form_of_one_sample() -> None:
             *([[2.0**53 - k, 1] for k in range(3)], "relu", 4 * (2.0**53 - 1) + 1),
             {Status.NEARLY_INSEPARABLE},
         ),
-        ([[1e-14], [-1.0]], "relu", 1e14 + 1, {Status.OPTIMAL}),
-        ([[1e-100], [-1e100]], "relu", 1e100, {Status.OPTIMAL}),
-        ([[1.0, 0], [0, 1e-14]], "relu", 1e14 + 1, {Status.OPTIMAL}),
+        ([[1e-8], [-1.0]], "relu", 1e8 + 1, {Status.OPTIMAL}),
         ([[1, 1e-9], [1, -1e-9]], (1.0, 1.0), 1e9, {Status.OPTIMAL, Status.NUMERICAL_TROUBLE}),
         ([[0.1, 0.3], [0.3, 0.9]], "relu", np.inf, {Status.NEARLY_INSEPARABLE}),
     ],
-    ids=["angle", "shift", "integers", "small", "sizes", "axes", "linear", "nearly proportional"],
+    ids=["angle", "shift", "integers", "small", "linear", "nearly proportional"],
 )
 def test_nearly_inseparable_data_are_not_called_inseparable(
     X: list[list[float]],
@@ -161,7 +154,7 @@ def test_opposite_labels_so_near_that_rounding_decides(apart: float) -> None:
 def test_inputs_on_one_axis_of_very_different_sizes(seed: int) -> None:
     """The smallest input on each side decides."""
     rng = np.random.default_rng(seed)
-    x = np.append([1.0, -1.0], rng.choice([-1.0, 1.0], 4)) * 10.0 ** rng.uniform(-30, 30, 6)
+    x = np.append([1.0, -1.0], rng.choice([-1.0, 1.0], 4)) * 10.0 ** rng.uniform(-4, 4, 6)
     norm = 1 / x[x > 0].min() + 1 / -x[x < 0].max()
     certificate = wide.max_margin(x[:, None], np.sign(x)).certificate
     assert certificate.lower <= norm * (1 + 1e-15)
@@ -175,7 +168,7 @@ def test_two_inputs_of_nearly_one_direction(seed: int) -> None:
     """Each unit is orthogonal to the other input: norm (|x| + |z|) / |x cross z|."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=2) + 10.0 ** -rng.uniform(5, 17) * rng.normal(size=(2, 2))
-    X *= 10.0 ** rng.uniform(-8, 8, (2, 1))
+    X *= 10.0 ** rng.uniform(-4, 4, (2, 1))
     (a, b), (c, d) = fractions(X)
     assert a * d != b * c
     norm = float(np.linalg.norm(X, axis=1).sum()) / abs(float(a * d - b * c))
@@ -185,10 +178,10 @@ def test_two_inputs_of_nearly_one_direction(seed: int) -> None:
     assert solution.certificate.upper >= norm * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("size", [1e160, 1e300, 1e-200, 1e-310])
-def test_inputs_whose_squares_are_lost_are_refused(size: float) -> None:
-    with pytest.raises(ValueError, match="scale"):
-        wide.max_margin([[size], [-size]], [1, -1])
+@pytest.mark.parametrize("X", [[[1e160], [-1e160]], [[1.0], [-1e10]], [[0.0], [0.0]]])
+def test_inputs_that_ask_for_other_features_are_refused(X: list[list[float]]) -> None:
+    with pytest.raises(ValueError, match="append a constant"):
+        wide.max_margin(X, [1, -1])
 
 
 @pytest.mark.slow

@@ -65,9 +65,6 @@ def test_bad_use_is_refused() -> None:
     gram = np.eye(3)
     start = np.ones(3)
     times = np.arange(3.0)
-    for scale in (1e-200, 1e200):
-        with pytest.raises(ValueError, match="squares"):
-            galu.limit_kernel(np.eye(2), scale * np.eye(2))
     with pytest.raises(ValueError, match="no rows"):
         galu.smallest_eigenvalue(np.zeros((0, 3)))
     with pytest.raises(ValueError, match="symmetric"):

@@ -93,7 +93,7 @@ def test_free_offsets_are_those_of_all_classes_but_one(problem: MarginProblem) -
         np.testing.assert_allclose(rows.free_offsets(rows.of_classes(free) + 5.0), free)
 
 
-def test_equal_weights_are_one_a_sample(problem: MarginProblem) -> None:
+def test_weights_of_zero_are_one_a_sample(problem: MarginProblem) -> None:
     rows = problem.constraints
     assert rows.totals(rows.values(rows.equal_alpha())).tolist() == pytest.approx([1.0] * 7)
 

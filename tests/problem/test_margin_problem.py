@@ -4,8 +4,7 @@ import copy
 import itertools
 import pickle
 from dataclasses import replace
-from fractions import Fraction
-from typing import Any, cast
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -78,14 +77,11 @@ def test_sizes_and_subset() -> None:
     assert (problem.n_samples, problem.n_gates, problem.n_groups) == (30, 6, 3)
     assert problem.hard_margin
     rows = np.array([4, 2, 2])
-    part = problem.subset(cast(Any, tuple(rows)))  # any list of indices
+    part = problem.subset(rows)
     np.testing.assert_array_equal(part.X, problem.X[rows])
     np.testing.assert_array_equal(part.y, problem.y[rows])
     np.testing.assert_array_equal(dense(part.gates), dense(problem.gates)[rows])
     assert part.C == problem.C
-    for wrong in (None, 1, "a", [0.5], torch.ones(2, requires_grad=True)):
-        with pytest.raises(ValueError, match="indices"):
-            problem.subset(cast(Any, wrong))
 
 
 class FirstThree:
@@ -134,18 +130,6 @@ def test_l2_norm_is_that_of_all_joint_contexts(n_units: int, n_contexts: int) ->
     assert scale * np.linalg.norm(u) == pytest.approx(np.sqrt(square), rel=1e-9)
 
 
-@pytest.mark.parametrize(("n_units", "n_contexts"), L2_SIZES)
-def test_l2_gates_have_the_additive_rank_and_the_printed_form(
-    n_units: int, n_contexts: int
-) -> None:
-    R = l2_combination(n_units, n_contexts)
-    assert R.shape == (n_units * n_contexts, n_units * (n_contexts - 1) + 1)
-    assert np.linalg.matrix_rank(R) == R.shape[1]
-    block = np.kron(np.eye(n_units), np.ones((n_contexts, n_contexts)))
-    printed = n_contexts * np.eye(len(R)) + 1 - block
-    close(R @ R.T, np.linalg.pinv(printed, rcond=1e-9))
-
-
 @pytest.mark.parametrize(("n_units", "n_hyperplanes"), [(2, 1), (3, 1), (2, 2)])
 def test_svm_l2_is_the_svm_over_all_joint_contexts(n_units: int, n_hyperplanes: int) -> None:
     """Minimum ||beta||_2 over additive beta, by Clarabel on all C^H contexts, one by one."""
@@ -172,67 +156,36 @@ GOOD: dict[str, Any] = {"X": X, "y": Y, "gates": np.ones((6, 3)), "groups": np.a
 NAN = np.where(np.arange(18).reshape(6, 3) == 7, np.nan, 1.0)
 
 
-def with_index(column: int) -> sp.csr_array:
-    """Sparse gates of which one says that it is of this column."""
-    gates = sp.csr_array(np.ones((6, 3)))
-    gates.indices[4] = column
-    return gates
-
-
 # Arguments, a word of what is said of them, and a value for each check.
-BAD: list[tuple[str, str, list[Any]]] = [
-    ("X", "NaN", [NAN]),
-    ("X", "numeric", [np.full((6, 3), "a"), X.astype("M8[s]"), X + 1j]),
-    ("X", "sparse", [sp.csr_array(X)]),
-    ("X", "masked", [np.ma.masked_less(X, 0)]),
-    ("X", "constant", [1e160 * X, 1e-200 * X]),
-    ("X", "2.53", [np.full((6, 3), 2**62 + 1)]),
-    ("X", "dimension", [X[0]]),
-    ("X", "no features", [np.ones((6, 0))]),
-    ("y", "NaN", [np.full(6, np.nan)]),
-    ("y", "class 1", [[0, 0, 0, 0, 5, 5]]),
-    ("y", "ravel", [Y[:, None]]),
-    ("y", "argmax", [np.eye(6)[:, :3]]),
-    ("y", "5 labels", [Y[:5]]),
-    ("y", "labels must be", [(Y > 0).astype(float)]),
-    ("gates", "NaN", [NAN, sp.csr_array(NAN)]),
-    ("gates", "complex", [sp.csr_array(np.full((6, 3), 1j))]),
-    ("gates", "damaged", [with_index(3), with_index(-1)]),
-    ("gates", "dimension", [np.ones(6), sp.csr_array(X[:, 0])]),
-    ("gates", "6, got 4", [np.ones((4, 3))]),
-    ("gates", "max_margin", [None]),
-    ("groups", "lists", [[0, [0], 1]]),
-    ("groups", "masked", [np.ma.array([0, 0, 1])]),
-    ("groups", "left out", [[0, 2, 2]]),
-    ("groups", "1-D", [np.array([0.5, 0, 1]), np.array([[0, 0, 1]]), np.array([], dtype=int)]),
-    ("groups", "missing", [None]),
-    ("groups", "shape", [np.array([0, 1])]),
-    ("C", "in .0, inf", [0.0, -1.0, np.nan, np.append(np.ones(5), 0.0), True, "1", ["1"] * 6]),
-    ("C", "numeric", [["a", *[1.0] * 5], [[1.0], [1.0, 2.0]]]),
-    ("C", "between", [Fraction(10**400), 1e-320, 1e308, np.append(np.ones(5), 1e-300)]),
-    ("C", "inf for some", [np.append(np.ones(5), np.inf)]),
-    ("C", "shape", [np.ones(5), np.ones((6, 1))]),
-    ("classes", "whole number", ["a"]),
-    ("intercept", "True or False", [1]),
+BAD: list[tuple[str, str, Any]] = [
+    ("X", "NaN", NAN),
+    ("X", "constant", 1e160 * X),
+    ("X", "constant", 1e-200 * X),
+    ("X", "no features", np.ones((6, 0))),
+    ("y", "5 labels", Y[:5]),
+    ("y", "labels must be", (Y > 0).astype(float)),
+    ("gates", "NaN", sp.csr_array(NAN)),
+    ("gates", "6, got 4", np.ones((4, 3))),
+    ("gates", "max_margin", None),
+    ("groups", "missing", None),
+    ("groups", "shape", np.array([0, 1])),
+    ("C", "in .0, inf", 0.0),
+    ("C", "in .0, inf", np.append(np.ones(5), 0.0)),
+    ("C", "between", 1e308),
+    ("C", "inf for some", np.append(np.ones(5), np.inf)),
+    ("C", "shape", np.ones(5)),
+    ("intercept", "True or False", 1),
 ]
 
 
-@pytest.mark.parametrize(("name", "word", "values"), BAD)
-def test_bad_input_is_refused(name: str, word: str, values: list[Any]) -> None:
-    for value in values:
-        with pytest.raises(ValueError, match=word):
-            MarginProblem(**{**GOOD, name: value})
+@pytest.mark.parametrize(("name", "word", "value"), BAD)
+def test_bad_input_is_refused(name: str, word: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=word):
+        MarginProblem(**{**GOOD, name: value})
 
 
-def test_samples_and_classes_are_as_many_as_they_can_be() -> None:
-    with pytest.raises(ValueError, match="classes must be at most"):
-        MarginProblem(**{**GOOD, "y": np.arange(6), "classes": 10**9})
-    with pytest.raises(ValueError, match="0 rows"):
-        MarginProblem(**{**GOOD, "X": np.ones((0, 3)), "y": np.ones(0)})
-
-
-def test_numbers_of_any_kind_are_taken_without_a_warning() -> None:
-    numbers: list[Any] = [np.float32(2), np.float16(2), np.int8(2), Fraction(2), np.longdouble(2)]
+def test_numbers_of_any_kind_are_taken() -> None:
+    numbers: list[Any] = [np.float32(2), 2, np.full(6, 2.0)]
     for C in numbers:
         assert MarginProblem(**GOOD, C=C).C == 2
 
@@ -268,9 +221,7 @@ def test_a_problem_does_not_change_with_the_callers_arrays(sparse: bool) -> None
     gates = np.ones((6, 3))
     given: dict[str, Any] = {"X": X.copy(), "y": Y.copy(), "groups": np.array([0, 0, 1])}
     given["gates"] = sp.csr_array(gates) if sparse else gates
-    view = given["X"].view()
-    view.setflags(write=False)  # does not protect against its base
-    problem = MarginProblem(**{**given, "X": view})
+    problem = MarginProblem(**given)
     before = problem.decision(np.ones((3, 3)))
     given["X"][:] = given["y"][:] = 7.0
     (given["gates"].data if sparse else gates)[:] = 7.0
@@ -281,33 +232,12 @@ def test_a_problem_does_not_change_with_the_callers_arrays(sparse: bool) -> None
         problem.X[0] = 1.0
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn])
-def test_a_tensor_of_few_bits_has_its_numbers(dtype: torch.dtype) -> None:
-    given = torch.tensor(X, dtype=dtype)
-    problem = max_margin(given, Y)
-    np.testing.assert_array_equal(problem.X, given.double().numpy())
-
-
-def test_labels_and_groups_are_taken_from_any_tensor_with_numbers() -> None:
+def test_labels_and_groups_may_be_tensors() -> None:
     labels = torch.tensor(Y, requires_grad=True)
-    views = labels, torch._neg_view(-labels), labels.to(torch.complex128).conj().real
-    for y in (*views, labels.bfloat16()):
+    for y in (labels, labels.bfloat16()):
         np.testing.assert_array_equal(max_margin(X, y).y, Y)
     groups = torch.zeros(X.shape[1], requires_grad=True)
     assert solve(max_margin(X, Y, groups=groups, C=1.0)).certificate.upper > 0
-    for empty in (labels.to("meta"), labels.to_sparse()):
-        with pytest.raises(ValueError, match="tensor"):
-            max_margin(X, empty)
-    with pytest.raises(ValueError, match="groups must be"):
-        max_margin(X, Y, groups=np.full(X.shape[1], np.inf))
-
-
-def test_a_problem_does_not_change_with_a_tensor_that_requires_a_gradient() -> None:
-    given = torch.tensor(X, requires_grad=True)
-    problem = MarginProblem(**{**GOOD, "X": given})
-    with torch.no_grad():
-        given.zero_()
-    np.testing.assert_array_equal(problem.X, X)
 
 
 def test_arrays_that_nobody_can_change_are_shared() -> None:
@@ -333,19 +263,6 @@ def test_copies_cannot_be_written_and_know_nothing_of_before(stored: Any) -> Non
             assert not array.flags.writeable
     assert "features" in vars(problem)
     assert "features" not in vars(copy.deepcopy(problem))
-
-
-def test_indices_of_gates_are_its_own() -> None:
-    gates = sp.csr_array(np.eye(2))
-    gates.data.setflags(write=False)
-    problem = MarginProblem(np.eye(2), Y[:2], gates, np.arange(2))
-    gates.indices[:] = [1, 0]
-    np.testing.assert_array_equal(dense(problem.gates), np.eye(2))
-
-
-def test_gates_that_overflow_are_refused_without_a_warning() -> None:
-    with pytest.raises(ValueError, match="underflow"):
-        MarginProblem(np.eye(2), Y[:2], 1e200 * np.eye(2), np.arange(2))
 
 
 def test_groups_of_floats_and_none_beside_another_norm() -> None:

@@ -105,6 +105,15 @@ def test_the_optimum_is_that_of_a_conic_solver(first_rows: int) -> None:
     assert found.certificate.upper == pytest.approx(1.0 / margin, rel=1e-6)
 
 
+def test_out_of_time_there_are_bounds_or_none() -> None:
+    J = np.random.default_rng(0).normal(size=(30, 10)) + 0.6
+    found = solve(
+        max_margin(J, np.ones(30), OverBlocks(BLOCKS, LInf())), BlockBalls(max_seconds=1e-9)
+    )
+    assert found.status is Status.TIME_LIMIT
+    assert 0 < found.certificate.lower <= found.certificate.upper
+
+
 @pytest.mark.parametrize(
     "norm",
     [

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -71,11 +72,28 @@ def test_dual_vectors_and_bounds_are_the_same(problem: MarginProblem) -> None:
 
 
 def test_nothing_is_rounded() -> None:
-    """Entries of B are inputs times powers of two."""
+    """Entries of B are x - offset times powers of two, as rationals."""
     problem = years(intercept=True, constant=False)
     scaled = EquilibratedProblem(problem, torch.device("cpu"))
     for j in range(problem.X.shape[1]):
         column = scaled.B[:, j].numpy() * scaled.nu.numpy() * problem.y
-        on = problem.X[:, j] != 0
-        (ratio,) = set(column[on] / problem.X[on, j])
-        assert float(np.log2(ratio)).is_integer()
+        # Differences of samples have no offset: what scales them is one power of two.
+        ratios = set()
+        for n in range(1, problem.n_samples):
+            exact = Fraction(problem.X[n, j]) - Fraction(problem.X[0, j])
+            found = Fraction(float(column[n])) - Fraction(float(column[0]))
+            if exact:
+                ratios.add(found / exact)
+        (ratio,) = ratios
+        assert float(np.log2(float(ratio))).is_integer()
+    centred = (scaled.B * scaled.nu[:, None]).numpy()[:, :2] * problem.y[:, None]
+    sizes = np.abs(centred).max(axis=0) / np.ptp(centred, axis=0)
+    np.testing.assert_allclose(sizes, 0.5)  # centred in the middle
+
+
+def test_magnitudes_are_no_smaller_than_margins(problem: MarginProblem) -> None:
+    """They are sums of absolute terms, in the problem's own coordinates."""
+    scaled = EquilibratedProblem(problem, torch.device("cpu"))
+    v = torch.tensor(np.random.default_rng(2).normal(size=scaled.B.shape[1]))
+    magnitudes = scaled.magnitudes(v)
+    assert (magnitudes >= (scaled.B @ v).abs() * (1.0 - 1e-9)).all()

@@ -94,9 +94,9 @@ def test_raw_breast_cancer(C: float, constant: bool) -> None:
 
 @pytest.mark.every(4)
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("exponent", range(3, 6))
+@pytest.mark.parametrize("exponent", range(4, 9))
 def test_offsets(exponent: int, seed: int) -> None:
-    """Primal right to 1e-9: margins of 1 from 1e5."""
+    """Primal right to 1e-9, up to the rounding of the data's products: margins of 1 from 1e8."""
     rng = np.random.default_rng(seed)
     offset = 10.0**exponent
     y = np.where(np.arange(30) % 2, 1.0, -1.0)
@@ -120,7 +120,7 @@ def test_inseparable_data_with_a_large_C(factor: float) -> None:
 
 @pytest.mark.every(5)
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize(("what", "decades"), [("samples", 6), ("features", 3), ("groups", 6)])
+@pytest.mark.parametrize(("what", "decades"), [("samples", 12), ("features", 6), ("groups", 6)])
 def test_wide_ranges(what: str, decades: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem = cases.build(cases.cloud(), cases.gln())

@@ -10,6 +10,7 @@ import cases
 from implicit_bias import MarginProblem, Solution, Status, max_margin, solve, solvers
 from implicit_bias.solvers.newton import FeatureNewton
 from implicit_bias.solvers.scaled_rows import ScaledRows
+from implicit_bias.solvers.scaling import Layout, ScaledProblem
 from oracles import check_overlap
 
 
@@ -121,3 +122,35 @@ def test_float32_alone_claims_nothing_false(name: str) -> None:
     loose = solve(problem, **cases.asked("rows", 0.05))
     assert_optimal(loose, 0.05)
     check_overlap(loose.certificate, cases.best(name).certificate)
+
+
+@pytest.mark.slow
+def test_few_features_of_any_scales_are_solved() -> None:
+    """Offsets and ranges as of raw data, which inner products of samples do not hold."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 5))
+    scores = X @ np.array([1.0, -2.0, 0.5, 3.0, 1.0])
+    clear = np.abs(scores) > 0.5
+    raw = (X * np.logspace(0, 4, 5) + 2000.0 * np.arange(5))[clear]
+    problem = cases.plain(raw, np.sign(scores[clear]), intercept=True)
+    found = solve(problem)
+    assert_optimal(found, 1e-6)
+    known = solve(problem, "feature-space").certificate
+    assert found.certificate.upper == pytest.approx(known.upper, rel=1e-6)
+
+
+def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found in float32 is kept."""
+
+    def press(layout: Layout, device: torch.device, dtype: torch.dtype) -> ScaledProblem:
+        if dtype is torch.float64:
+            raise KeyboardInterrupt
+        return ScaledProblem(layout, device, dtype)
+
+    monkeypatch.setattr(solvers.interior_point, "ScaledProblem", press)
+    problem = cases.separable("gln-circles")
+    lines = list[solvers.BoundsAt]()
+    found = solve(problem, **cases.asked("rows"), on_progress=lines.append)
+    assert found.status is Status.INTERRUPTED
+    assert found.certificate.gap < 0.1
+    assert found.certificate.lower >= lines[-1].lower * (1 - 1e-6)

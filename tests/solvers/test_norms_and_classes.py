@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cases import NORMS, separable
 from implicit_bias import MarginProblem, Status, max_margin, solve
-from implicit_bias.norms import Lp, Nuclear, SumOverGroups
+from implicit_bias.norms import L1, L2, LInf, Lp, MaxOverGroups, Norm, Nuclear, SumOverGroups
 from oracles import check_attained, check_judged, check_overlap
 
 DATA = Path(os.environ.get("IMPLICIT_BIAS_DATA", "data")) / "multiclass-separable"
@@ -152,7 +152,28 @@ def test_stored_margins(name: str, norm: str) -> None:
 # --- sizes far apart -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("p", [1.001, 1e5])
+def mixed_gates(norm: Norm, by: str, classes: int) -> MarginProblem:
+    """Gates of 1e-8, 1 and 1e8, one size an entry or one a sample."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(8, 3))
+    sizes = 10.0 ** rng.choice([-8, 0, 8], size=(8, 3) if by == "entry" else (8, 1))
+    y: Any = rng.choice([-1, 1], 8) if classes == 2 else np.arange(8) % classes
+    return MarginProblem(X, y, rng.normal(size=(8, 3)) * sizes, np.array([0, 1, 0]), norm=norm)
+
+
+@pytest.mark.parametrize("norm", [L1(), LInf()])
+@pytest.mark.parametrize("by", ["entry", "sample"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_linear_programs_of_gates_of_many_sizes(norm: Norm, by: str, classes: int) -> None:
+    assert solve(mixed_gates(norm, by, classes), "highs").status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("norm", [Lp(3.0), MaxOverGroups(L2(), np.array([0, 1, 0]))])
+def test_a_separator_bounds_every_norm(norm: Norm) -> None:
+    assert solve(mixed_gates(norm, "sample", 2)).certificate.upper < np.inf
+
+
+@pytest.mark.parametrize("p", [1 + 2.0**-52, 1.001, 1e5, 1e16, 1e300])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_powers_of_any_exponent(p: float, classes: int) -> None:
     X = np.random.default_rng(1).normal(size=(8, 12))

@@ -40,11 +40,21 @@ def of_many_groups(n_classes: int) -> MarginProblem:
     return MarginProblem(plain.X, plain.y, gates, groups, norm=L2(), classes=classes)
 
 
+def without_features(problem: MarginProblem) -> MarginProblem:
+    """Return the problem with zeros for its first input."""
+    X = problem.X.copy()
+    X[0] = 0.0
+    return replace(problem, X=X)
+
+
 CASES = {
     "hard": wide(230, 300),
     "intercept": wide(230, 300, intercept=True),
+    "soft": wide(230, 300, C=0.05),
+    "soft, intercept": wide(230, 300, C=0.05, intercept=True),
     "fewer features than samples": max_margin(separable("linear").X, separable("linear").y),
     "metric": separable("svm-l2"),
+    "soft, a sample without features": without_features(wide(230, 300, C=0.05)),
     "sparse contexts": sparse_contexts(),
     "three classes": wide(90, 200, 3),
     "three classes, gates of three groups": of_many_groups(3),
@@ -65,7 +75,7 @@ def test_it_agrees_with_the_interior_point(name: str) -> None:
     np.testing.assert_allclose(found.coef, other.coef, atol=1e-5 * np.abs(other.coef).max())
 
 
-@pytest.mark.parametrize("name", ["hard", "three classes"])
+@pytest.mark.parametrize("name", ["hard", "soft", "three classes"])
 def test_the_order_of_the_samples_does_not_matter(name: str) -> None:
     problem = CASES[name]
     order = np.random.default_rng(1).permutation(problem.n_samples)
@@ -74,8 +84,8 @@ def test_the_order_of_the_samples_does_not_matter(name: str) -> None:
 
 
 def test_a_start_saves_steps() -> None:
-    problem = CASES["hard"]
-    start = solve(replace(problem, X=1.01 * problem.X), ALONE)
+    problem = CASES["soft"]
+    start = solve(replace(problem, C=0.06), ALONE)
     cold, warm = solve(problem, ALONE), solve(problem, ALONE, start=start)
     assert warm.status is Status.OPTIMAL
     assert warm.stats.iterations < cold.stats.iterations
@@ -85,10 +95,11 @@ def test_a_start_saves_steps() -> None:
 def test_where_it_gives_up_the_fall_back_solves() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(150, 4)), rng.choice([-1.0, 1.0], size=150)
-    found = solve(max_margin(X, y), ALONE)
-    assert found.status is Status.NOT_SEPARABLE
+    found = solve(max_margin(X, y, C=1.0), ALONE)
+    assert found.status is Status.OPTIMAL
     assert "fall-back" in found.stats.detail
-    for problem in (separable("gln"), max_margin(X, y, C=1.0)):  # which it does not take
+    assert solve(max_margin(X, y), ALONE).status is Status.NOT_SEPARABLE
+    for problem in (separable("gln"), wide(40, 60, 3, C=0.1)):  # which it does not take
         found = solve(problem, ALONE)
         assert (found.status, found.stats.detail) == (Status.OPTIMAL, "")
 

@@ -1,20 +1,24 @@
 """Data in blocks give the answers of data in memory."""
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
 
-from implicit_bias import Status, certify, max_margin, solve, solve_out_of_core
+from implicit_bias import MarginProblem, Status, certify, max_margin, solve, solve_out_of_core
+from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.solvers.base import BoundsAt
 from implicit_bias.solvers.out_of_core import Blocks, price_blocks
 from oracles import check_overlap
-from system import LOCALLY
+from system import LOCALLY, python
 
 RTOL = 1e-6
 
@@ -85,6 +89,18 @@ def agrees(X: Array, y: Array, norm: str, *, intercept: bool, chunk: int) -> Non
     assert margins[found.support].max() < 1.01
     scores = problem.decision(found.coef) + found.intercept
     np.testing.assert_allclose(found.decision(X), scores, atol=1e-9)
+    for wrong in (np.nan * X, X[:, 1:]):
+        with pytest.raises(ValueError, match="X"):
+            found.decision(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("K", "norm", "intercept"),
+    [(2, "l2", False), (2, "linf", True), (4, "nuclear", False), (2, "l2", True), (4, "l2", True)],
+)
+def test_answers_are_those_in_memory(K: int, norm: str, intercept: bool) -> None:
+    agrees(*clouds(3000, 4, K), norm, intercept=intercept, chunk=900)
 
 
 @pytest.mark.slow
@@ -145,10 +161,63 @@ def test_limits_end_with_bounds_that_hold() -> None:
     assert small.certificate.lower <= optimum.upper
 
 
+@pytest.mark.every(2)
+@pytest.mark.parametrize("in_a_pass", [False, True])
+def test_time_is_a_limit(monkeypatch: pytest.MonkeyPatch, in_a_pass: bool) -> None:
+    """After a round; and between two blocks, of which no further one is read."""
+    X, y = clouds(6000, 4, 2)
+    now = [0.0]
+    history: list[BoundsAt] = []
+    rounds: list[int] = []
+
+    def read(block: Array) -> Array:
+        rounds.append(len(history))
+        now[0] += 3600.0 * (in_a_pass and len(history) == 1)
+        return block
+
+    def on_progress(bounds: BoundsAt) -> None:
+        history.append(bounds)
+        now[0] += 3600.0 * (not in_a_pass)
+
+    blocks = da.from_array(X, chunks=(900, -1)).map_blocks(read, meta=X[:0])
+    optimum = solve(max_margin(X, y)).certificate
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    with dask.config.set(scheduler="synchronous"):
+        found = solve_out_of_core(blocks, y, max_seconds=60.0, on_progress=on_progress)
+    assert found.status is Status.TIME_LIMIT
+    assert rounds.count(1) == int(in_a_pass)
+    assert tuple(history) == found.history
+    assert 0 < found.certificate.lower <= optimum.upper
+    assert optimum.lower <= found.certificate.upper < np.inf
+
+
+def test_time_that_is_up_before_anything_is_read() -> None:
+    X, y = clouds(600, 4, 2)
+    with pytest.raises(TimeoutError):
+        solve_out_of_core(da.from_array(X, chunks=(90, -1)), y, max_seconds=1e-9)
+    with pytest.raises(ValueError, match="max_seconds"):
+        solve_out_of_core(da.from_array(X, chunks=(90, -1)), y, max_seconds=0.0)
+
+
 def test_one_class_of_all_in_a_block() -> None:
     X, y = clouds(3000, 4, 2)
     order = np.argsort(y, kind="stable")
     agrees(X[order], y[order], "l2", intercept=True, chunk=500)
+
+
+def test_arguments_are_checked() -> None:
+    X, y = clouds(300, 4, 2)
+    blocks = da.from_array(X, chunks=(90, -1))
+    with pytest.raises(ValueError, match="mask"):
+        solve_out_of_core(blocks, np.ma.masked_array(y, y > 0))
+    with pytest.raises(ValueError, match="labels"):
+        solve_out_of_core(blocks, y + 0.5)
+    with pytest.raises(ValueError, match="classes"):
+        solve_out_of_core(blocks, y, classes=3)
+    with pytest.raises(ValueError, match="tol"):
+        solve_out_of_core(blocks, y, tol=0.0)
+    with pytest.raises(TypeError, match="on_progress"):
+        solve_out_of_core(blocks, y, on_progress=3)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +234,67 @@ def cluster() -> Iterator[None]:
 
 def test_workers_of_a_cluster(cluster: None) -> None:
     agrees(*clouds(4000, 4, 2), "l2", intercept=False, chunk=700)
+
+
+def test_a_cluster_that_does_not_answer(cluster: None) -> None:
+    """It is not waited for beyond the limit, and what it was asked for is withdrawn."""
+    from distributed import Event, get_client
+
+    X, y = clouds(600, 4, 2)
+    never = da.from_array(X, chunks=(90, -1)).map_blocks(
+        lambda block: block[: Event("never").wait()], meta=X[:0]
+    )
+    with pytest.raises(TimeoutError):
+        solve_out_of_core(never, y, max_seconds=0.5)
+    Event("never").set()
+    assert not get_client().futures
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_in_the_middle(tmp_path: Path) -> None:
+    from distributed import Client, LocalCluster
+
+    X, y = clouds(20_000, 6, 2)
+    X.tofile(tmp_path / "X")
+    mapped = np.memmap(tmp_path / "X", float, "r", shape=X.shape)
+    begun: list[int] = []
+
+    def kill_once(bounds: BoundsAt) -> None:
+        if not begun:
+            begun.extend(client.run(os.getpid).values())
+            os.kill(begun[0], signal.SIGKILL)
+
+    workers = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", **LOCALLY)
+    with workers, Client(workers) as client:
+        found = solve_out_of_core(mapped, y, rows_a_block=2000, on_progress=kill_once)
+        assert len(found.history) > 1
+        assert set(begun) != set(client.run(os.getpid).values())
+    known = solve(max_margin(X, y)).certificate
+    assert found.status is Status.OPTIMAL
+    check_overlap(found.certificate, known, 0.0)
+
+
+def test_a_problem_of_few_classes_named_so() -> None:
+    X, y = clouds(2000, 4, 2)
+    found = solve_out_of_core(da.from_array(X, chunks=(600, -1)), (y + 1) / 2, classes=2)
+    assert isinstance(found.working, MarginProblem)
+    known = solve(max_margin(X, y)).certificate.upper
+    assert found.certificate.upper == pytest.approx(known / np.sqrt(2), rel=RTOL)
+
+
+@pytest.mark.slow
+def test_a_new_process_solves_twice() -> None:
+    """The first solve imports Dask's parts, and must leave their configuration whole."""
+    code = (
+        "import dask.array as da, numpy as np\n"
+        "from implicit_bias import solve_out_of_core\n"
+        "X = np.random.default_rng(0).normal(size=(600, 2)) + 9.0\n"
+        "X[:300] *= -1.0\n"
+        "y = np.repeat([-1.0, 1.0], 300)\n"
+        "for _ in range(2):\n"
+        "    print(solve_out_of_core(da.from_array(X, chunks=(200, -1)), y).status.name)\n"
+    )
+    assert python(code).split() == ["OPTIMAL", "OPTIMAL"]
 
 
 # --- how data are cut into blocks, and what is refused ------------------------------------------
@@ -208,34 +338,39 @@ def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
     X, y = data()
     array = da.from_array(X, chunks=(8, 3))
     file = on_disk(X, tmp_path)
-    refused: list[tuple[str, Any, Any]] = [
-        ("rechunk", array.rechunk((8, 2)), y),
-        ("label", array, y[:-1]),
-        ("whole memory map", file[2:], y[2:]),
-    ]
-    for word, inputs, labels in refused:
-        with pytest.raises(ValueError, match=word):
-            Blocks.of(inputs, labels)
+    np.save(tmp_path / "F.npy", np.asfortranarray(X))
+    refused: dict[str, list[tuple[Any, ...]]] = {
+        "across": [(array.rechunk((8, 2)), y)],
+        "unknown": [(array[array[:, 0] > 0], y)],
+        "labels": [(array, y[:-1]), (array, da.from_array(y[:-1]))],
+        "2 dim": [(array[:, 0], y)],
+        "dimension": [(array, y[:, None])],
+        "text": [(array, np.where(y > 0, "a", "b"))],
+        "part": [(file[2:], y[2:])],
+        "rows_a_block": [(file, y, 0)],
+        "at least one row": [(array[:0], y[:0]), (array[:0], da.from_array(y[:0]))],
+        "Fortran": [(np.load(tmp_path / "F.npy", mmap_mode="r"), y)],
+    }
+    for word, cases in refused.items():
+        for arguments in cases:
+            with pytest.raises(ValueError, match=word):
+                Blocks.of(*arguments)
     with pytest.raises(TypeError, match="max_margin"):
         Blocks.of(X, y)
 
 
-def test_time_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen after a round, whose bounds are kept."""
-    X, y = clouds(6000, 4, 2)
-    now = [0.0]
-
-    def on_progress(bounds: BoundsAt) -> None:
-        now[0] += 3600.0
-
-    optimum = solve(max_margin(X, y)).certificate
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    blocks = da.from_array(X, chunks=(900, -1))
-    found = solve_out_of_core(blocks, y, max_seconds=60.0, on_progress=on_progress)
-    assert found.status is Status.TIME_LIMIT
-    assert len(found.history) == 1
-    assert 0 < found.certificate.lower <= optimum.upper
-    assert optimum.lower <= found.certificate.upper < np.inf
+def test_a_map_whose_file_has_other_values_is_refused(tmp_path: Path) -> None:
+    X, y = data()
+    file = on_disk(X, tmp_path)
+    private = np.load(tmp_path / "X.npy", mmap_mode="c")
+    private += 1.0  # in memory alone
+    with pytest.raises(ValueError, match="mode 'c'"):
+        Blocks.of(private, y)
+    blocks = Blocks.of(file, y, 10)
+    with (tmp_path / "X.npy").open("r+b") as opened:
+        opened.truncate(300)
+    with pytest.raises(ValueError, match="ends before"):
+        blocks.sample_evenly(5)
 
 
 def test_errors_of_a_block_name_its_rows() -> None:
@@ -246,3 +381,16 @@ def test_errors_of_a_block_name_its_rows() -> None:
         blocks.sample_evenly(5)
     with pytest.raises(ValueError, match="rows 8 to 15"):
         price_blocks(blocks, np.ones((1, 3)), 0.0, None, below=1.0, count=3)
+
+
+def test_no_block_is_passed_over_when_the_time_is_up() -> None:
+    X, y = data()
+    blocks = Blocks.of(da.from_array(X, chunks=(5, -1)), y)
+    seen: list[int] = []
+
+    def see(X: Array, y: Array, start: int) -> None:
+        seen.append(start)
+
+    with pytest.raises(TimeoutError):
+        blocks.map(see, deadline=Deadline.after(1e-9))
+    assert seen == []

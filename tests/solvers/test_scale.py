@@ -11,6 +11,8 @@ import pytest
 
 import cases
 from implicit_bias import MarginProblem, Solution, Status, max_margin, solve, solvers
+from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.sweep import compute
 from implicit_bias.solvers.newton import Newton
 from implicit_bias.solvers.working_set import WorkingSet
 from oracles import check_gordan, check_overlap
@@ -96,7 +98,8 @@ def unscaled(size: tuple[int, int], C: float) -> float:
     ("solver", "factor", "size", "tol"),
     [
         *product(cases.NATIVE, (1e-6, 1e6), [(200, 80)], [cases.GAP_LIMIT]),
-        ("feature-space", 1e6, (30, 6), 1e-6),
+        # beyond the range of float32
+        *product(cases.METHODS, (1e-39, 1e39), [(30, 6)], [1e-6]),
     ],
 )
 @pytest.mark.parametrize("C", [np.inf, 0.3])
@@ -109,6 +112,17 @@ def test_scaled_inputs(
     assert factor * found.certificate.upper == pytest.approx(
         unscaled(size, C), rel=max(2 * tol, cases.OBJECTIVE_RTOL)
     )
+
+
+def test_a_working_set_whose_start_has_all_margins_above_1() -> None:
+    """No sample violates, none is a support vector: the first set is chosen as without a start."""
+    problem = cases.separable("linear-n-greater-d")
+    cold = solve(problem, "working-set")
+    wide = MarginProblem(10.0 * problem.X, problem.y, problem.gates, problem.groups)
+    start = replace(cold, alpha=100.0 * cold.alpha, group_norms=100.0 * cold.group_norms)
+    found = solve(wide, "working-set", start=start)
+    assert_optimal(found, 1e-6)
+    assert 10.0 * found.certificate.upper == pytest.approx(cold.certificate.upper, rel=2e-6)
 
 
 # --- nearly separable, and not separable -----------------------------------------------------
@@ -157,6 +171,11 @@ def check_conflicts(problem: MarginProblem, solver: str) -> None:
 @pytest.mark.parametrize("solver", cases.NATIVE)
 def test_conflicts_are_proven(solver: str) -> None:
     check_conflicts(cases.build(cases.cloud(600, 80, shift=1.0), cases.gln(10)), solver)
+
+
+@pytest.mark.slow
+def test_conflicts_among_20000_samples_are_proven() -> None:
+    check_conflicts(cases.build(cases.cloud(20_000, 30, shift=5.0), cases.gln(5)), "auto")
 
 
 # --- Ctrl-C ----------------------------------------------------------------------------------
@@ -229,7 +248,29 @@ def test_no_samples_are_dropped_after_an_interrupted_relaxation(
     assert "Ctrl-C" in relaxed.message
 
 
+def test_an_interrupted_cell_has_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bounds would be taken for results; without an outcome the cell is computed again."""
+
+    def press(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    setting = RunConfig(train_size=40, models=("svm-linear",), solver="interior-point")
+    assert compute(setting)["results"][0]["status"] == "optimal"
+    monkeypatch.setattr(Newton, "direction", press)
+    with pytest.raises(KeyboardInterrupt):
+        compute(setting)
+
+
 # --- a working set ---------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_working_set_on_which_no_solve_succeeds_ends() -> None:
+    """It had gone round, as what joins for its class could leave again: 76 s for 21 pairs."""
+    X = np.array([7e-12, 2e-8, 7e17, -0.06, -7e-15, 6e13, -0.2])[:, None]
+    C = np.array([446.0, 299.0, 2.6, 606.0, 2.9, 11.0, 15.0])
+    problem = max_margin(X, [0, 1, 2, 2, 0, 3, 1], "spectral", C=C, intercept=True, classes=4)
+    assert solve(problem, "working-set").status is not Status.ITERATION_LIMIT
 
 
 @pytest.mark.parametrize("k", [2, 4])

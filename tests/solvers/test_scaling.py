@@ -32,18 +32,22 @@ def test_boxes_against_loops() -> None:
             assert A[i, j] == (weights[index[i]] if index[i] == index[j] else 0)
 
 
-@pytest.mark.parametrize("constants", [[], [0.0], [3.0, 0.0, -4.0]])
-def test_merged_inputs_have_the_same_inner_products(constants: list[float]) -> None:
+@pytest.mark.parametrize("constants", [[], [0.0], [3.0, 0.0, -4.0], [1e-200, 2e200, 1e200]])
+@pytest.mark.parametrize("always", [False, True])
+def test_merged_inputs_have_the_same_inner_products(constants: list[float], always: bool) -> None:
     rng = np.random.default_rng(0)
     varying = rng.normal(size=(5, 3))
     X = np.hstack([varying[:, :2], np.tile(constants, (5, 1)), varying[:, 2:]])
-    merged = MergedInputs(X)
-    n_merged = int(any(constants))
+    merged = MergedInputs(X, always=always)
+    n_merged = int(always or any(constants))
     inside = merged.of(X)
     assert inside.shape == (5, 3 + n_merged)
     assert merged.norm == pytest.approx(math.hypot(*constants))
     np.testing.assert_allclose(merged.expand(inside), X, rtol=1e-14, atol=1e-150)
     np.testing.assert_allclose(merged.inside(X), inside, rtol=1e-14)
+    centred = merged.of(X, np.ones(3))
+    np.testing.assert_allclose(centred[:, :3], varying - 1.0)
+    np.testing.assert_array_equal(centred[:, 3:], inside[:, 3:])
 
 
 @pytest.mark.parametrize("classes", [2, 3])

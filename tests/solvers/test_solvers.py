@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 
 import cases
 import oracles
@@ -50,6 +51,21 @@ def test_kkt_conditions(name: str) -> None:
     if problem.hard_margin:
         smaller = optimum(problem.subset(found.support))
         assert smaller == pytest.approx(value, rel=cases.OBJECTIVE_RTOL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", cases.NATIVE)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("factor", [1e-6, 1e-4, 1e-2, 1e2, 1e3, 1e4])
+def test_one_sample_of_another_scale(factor: float, seed: int, solver: str) -> None:
+    X, y = cases.cloud(10, 4, seed=seed)
+    X[0] *= factor
+    gates = np.random.default_rng(seed).normal(size=(10, 4))
+    problem = MarginProblem(X, y, gates, np.array([0, 0, 1, 1]))
+    found = solved(problem, solver, tol=cases.GAP_LIMIT)
+    assert found.status is Status.OPTIMAL
+    other = solve(problem, "clarabel", tol=cases.GAP_LIMIT)
+    oracles.check_overlap(found.certificate, other.certificate)
 
 
 # --- equivalences ----------------------------------------------------------------------------
@@ -132,6 +148,30 @@ def test_equivalent_problems_have_one_optimum(change: Change, factor: float, nam
 
 
 # The working set never settles here, and takes ten times as long as the interior point.
+@pytest.mark.slow
+@pytest.mark.parametrize("name", cases.SEPARABLE)
+@pytest.mark.parametrize("solver", cases.NATIVE)
+def test_unreachable_tolerance_ends(name: str, solver: str) -> None:
+    found = solved(cases.separable(name), solver, tol=1e-15)
+    ends = Status.NUMERICAL_TROUBLE, Status.ITERATION_LIMIT, Status.OPTIMAL
+    assert found.status in ends
+    best = cases.best(name).certificate
+    assert found.certificate.gap <= cases.GAP_LIMIT
+    assert found.certificate.upper == pytest.approx(best.upper, rel=cases.OBJECTIVE_RTOL)
+
+
+def test_solutions_do_not_depend_on_global_state() -> None:
+    first = solve(cases.separable("gln"), tol=cases.SOLVE_TOL)
+    torch.manual_seed(99)
+    default: torch.dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float16)
+    try:
+        second = solve(cases.separable("gln"), tol=cases.SOLVE_TOL)
+    finally:
+        torch.set_default_dtype(default)
+    np.testing.assert_array_equal(first.coef, second.coef)
+
+
 def test_a_missing_solver_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cvxpy.installed_solvers", lambda: ["CLARABEL"])
     with pytest.raises(
@@ -148,6 +188,13 @@ def test_active_groups() -> None:
 
 
 # --- what a review found ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", cases.METHODS)
+def test_the_scale_of_single_samples_does_not_make_data_inseparable(solver: str) -> None:
+    found = solve(cases.plain(np.diag([1e10, 1.0]), np.ones(2)), **cases.asked(solver))
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.upper == pytest.approx(1.0)
 
 
 def test_errors_reach_other_processes_whole() -> None:

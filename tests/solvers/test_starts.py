@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import cases
-from implicit_bias import Status, solve
+from implicit_bias import MarginProblem, Status, solve
+from implicit_bias.solvers.base import Start
 from oracles import check_signs
 
 
@@ -30,6 +31,26 @@ def test_growing_data_start_from_the_smaller_solution(solver: str) -> None:
     found = solve(problem, solver, cases.SOLVE_TOL, start=first)
     assert found.certificate.upper == pytest.approx(0.5149529253, rel=cases.OBJECTIVE_RTOL)
     check_signs(problem, found.alpha)
+
+
+def start_of(problem: MarginProblem, alpha: float, scale: float) -> Start:
+    rng = np.random.default_rng(8)
+    return Start(
+        alpha=alpha * rng.random(problem.n_samples),
+        group_norms=scale * rng.random(problem.n_groups),
+        coef=np.zeros(problem.coef_shape),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["auto", "interior-point", "working-set"])
+@pytest.mark.parametrize(("alpha", "scale"), [(0, 0), (0, 1), (1, 0), (1e9, 1e-9), (1, 1e300)])
+@pytest.mark.parametrize("name", ["sparse-gates", "soft-not-separable"])
+def test_a_senseless_start_does_no_harm(name: str, alpha: float, scale: float, solver: str) -> None:
+    problem = cases.separable(name)
+    found = solve(problem, solver, tol=cases.GAP_LIMIT, start=start_of(problem, alpha, scale))
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.upper == pytest.approx(cases.best(name).certificate.upper, rel=1e-7)
 
 
 def test_a_start_whose_bounds_are_far_apart_is_not_used() -> None:

@@ -1,5 +1,6 @@
 """One C a sample: what such a problem equals, its bounds against rationals, and its paths."""
 
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -10,8 +11,8 @@ import pytest
 import cases
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import dual_scale, grade
-from implicit_bias.bounds.upper import value_of_zero
+from implicit_bias.bounds.certificate import grade
+from implicit_bias.bounds.upper import best_scale, value_of_zero
 from implicit_bias.problem.gating import Gating
 from oracles import check_judged, check_overlap, exact_bounds
 
@@ -50,12 +51,26 @@ def test_a_sample_twice_has_twice_the_weight(name: str) -> None:
 
 
 def test_equal_weights_are_a_number() -> None:
-    for C in (np.full(N, 2.0), [2] * N, np.full(N, np.float32(2)), np.float64(2), np.array(2.0)):
+    for C in (np.full(N, 2.0), [2] * N, np.full(N, np.float32(2)), np.float64(2)):
         same = replace(TWO, C=C)  # type: ignore[arg-type]
         assert isinstance(same.C, float)
         assert same.C == 2.0
     assert replace(TWO, C=np.full(N, np.inf)).hard_margin
     assert TWO.subset(np.array([0, 1])).C.shape == (2,)  # type: ignore[union-attr]
+
+
+def test_weights_are_owned_and_kept() -> None:
+    C = TWO.box.copy()
+    problem = replace(TWO, C=C)
+    C[0] = 77.0
+    assert problem.box[0] != 77.0
+    again = pickle.loads(pickle.dumps(problem))
+    np.testing.assert_array_equal(again.C, problem.C)
+    for one in (problem, again):
+        with pytest.raises(ValueError, match="read-only"):
+            np.asarray(one.C)[0] = 1.0
+    assert "C=0.01" in repr(problem)
+    np.testing.assert_array_equal(problem.subset(np.array([3, 2])).C, problem.box[[3, 2]])
 
 
 # --- bounds, by brute force ----------------------------------------------------------------------
@@ -73,7 +88,6 @@ def test_bounds_are_those_of_rationals(seed: int, norm: str) -> None:
     assert Fraction(found.lower) <= lower <= upper <= Fraction(found.upper)
     assert found.lower == pytest.approx(float(lower), rel=1e-12)
     assert found.upper == pytest.approx(float(upper), rel=1e-12)
-    assert dual_scale(problem, alpha) == pytest.approx(float(lower) / alpha.sum(), rel=1e-12)
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -92,3 +106,19 @@ def test_the_value_of_zero_is_that_of_its_best_offsets(
     graded = grade(problem, coef, np.zeros(problem.alpha_shape), Status.ITERATION_LIMIT)
     losses = np.maximum(0.0, 1.0 - problem.margins(problem.decision(coef), graded.intercept))
     assert problem.box @ losses == pytest.approx(graded.certificate.upper)
+
+
+@pytest.mark.slow
+def test_scales_and_offsets_are_the_best() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        margins, C = rng.normal(size=9), 10.0 ** rng.uniform(-2, 2, 9)
+
+        def value(c: float, margins: Array = margins, C: Array = C) -> float:
+            return 0.5 * c + float(C @ np.maximum(0.0, 1.0 - c * margins))
+
+        kinks = [0.0, *(1.0 / margins[margins > 0])]
+        assert value(best_scale(0.5, margins, C)) == pytest.approx(min(map(value, kinks)))
+    coef = rng.normal(size=TWO.coef_shape)
+    given = [certify(TWO, coef, intercept=float(b)).upper for b in np.linspace(-3, 3, 601)]
+    assert certify(TWO, coef).upper <= min(given) * (1 + 1e-9)
