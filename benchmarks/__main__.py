@@ -74,7 +74,7 @@ def _list(studies: Sequence[Study], words: Sequence[str]) -> int:
             print(f"    {name:{width}}  {title}")
         print(f"    {PAGE:{width}}  write {study.name}/README.md from the tables that are kept\n")
     print("python -m benchmarks STUDY EXPERIMENT [--quick] [--folder FOLDER]; --help has the rest")
-    print("python -m benchmarks site                 build the documentation (a minute)")
+    print("python -m benchmarks site                 build the documentation (two minutes)")
     return 0
 
 

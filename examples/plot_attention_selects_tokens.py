@@ -1,10 +1,10 @@
 """
-Attention selects tokens, by the largest margin of a norm
-=========================================================
+Attention as token selection
+============================
 
-A layer of attention, softmax(X W q), learns to attend to one token of each sample. Its weights grow
-without end, in direction of a largest margin: in l2 after normalised gradient descent on W, in
-l_inf after Adam, and in the nuclear norm where keys and queries, W = K Q', are trained apart.
+One attention layer, softmax(X W q), learns to select one token per sample. The direction of W tends
+to a max-margin solution: in l2 for normalized descent on W, in l_inf for Adam, and in the nuclear
+norm if keys and queries, W = K Q', are trained (Tarzanagh et al. 2023).
 """
 
 import matplotlib.pyplot as plt
@@ -34,7 +34,7 @@ for name, norm, rate in (("W", "l2", 1.0), ("W by Adam", "linf", 0.1), ("K and Q
         optimizer.step()
         if step in steps:
             shares.append(optimum / certify(problem, W.detach().numpy().T).upper)
-    print(f"{name} has {shares[-1]:.1%} of the largest margin in {norm}")
+    print(f"{name} has {shares[-1]:.1%} of the maximum margin in {norm}")
     plt.semilogx(steps, shares, label=f"{name}: {norm}")
-plt.gca().set(xlabel="step", ylabel="margin / largest")
+plt.gca().set(xlabel="step", ylabel="margin / maximum")
 plt.legend()

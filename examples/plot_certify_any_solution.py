@@ -1,10 +1,10 @@
 """
-Certify somebody else's solution
-================================
+Certify the solution of another solver
+======================================
 
-A certificate needs coefficients and non-negative weights of the samples, whoever found them: here
-scikit-learn's SVC, at several tolerances of its own. SVC has an offset, so the weights of the two
-classes must sum to the same number, exactly: `repaired` mends what rounding left.
+A certificate needs coefficients and dual variables, from any solver: here scikit-learn's SVC at
+several tolerances. SVC has an intercept, so the dual variables of the two classes must have equal
+sums; `repaired` corrects the rounding errors.
 """
 
 import matplotlib.pyplot as plt

@@ -1,10 +1,10 @@
 """
-Features that vary little about a large offset
-==============================================
+Features with a large offset
+============================
 
 Seconds since 1970 separate two classes at noon. The coefficients need a constant of 1.7e9 beside a
-slope of 1, and weights of the samples that cancel to 17 digits: more than a float64 has. So the
-certified bounds stay apart, and the message says which feature to center.
+slope of 1, and dual variables that cancel to 17 digits, more than float64 has. The certified bounds
+stay apart, and the message names the feature to center.
 """
 
 import matplotlib.pyplot as plt
@@ -23,7 +23,7 @@ print(solution)
 print(solution.message)
 
 # %%
-# Centred, the same data are easy, and a free offset does not count.
+# The same data are easy after centering; the unpenalized intercept absorbs the shift.
 centred = MarginProblem(
     X[:, :1] - 1.7e9, y, np.ones((40, 1)), np.zeros(1, dtype=int), intercept=True
 )

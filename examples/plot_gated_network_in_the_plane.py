@@ -1,9 +1,9 @@
 """
-A gated network in the plane, and where it goes
-===============================================
+A gated network in the plane and its SVM
+========================================
 
-Each hidden unit of a gated linear network has one weight vector on either side of a random line. By
-gradient descent it goes to the SVM whose norm sums over the units: decisions bend at the lines.
+Each hidden unit of a gated linear network has one weight vector on each side of a random line. Its
+limit under gradient descent is an SVM with one group per unit; the boundary bends at the lines.
 """
 
 from functools import partial
@@ -24,11 +24,11 @@ limit = GLNClassifier(n_units=20, random_state=0)
 limit.fit_by(X, y, partial(train_to_limit, config=LimitConfig(steps=1000)))
 
 # %%
-# The trained network, the same one in the limit, and the SVM.
+# The trained network, the same one near its limit, and the SVM.
 grid = np.linspace(1.1 * X[:, :2].min(), 1.1 * X[:, :2].max(), 150)
 plane = np.column_stack([*(part.ravel() for part in np.meshgrid(grid, grid)), np.ones(150**2)])
 figure, axes = plt.subplots(1, 3, figsize=(9, 3.2), sharex=True, sharey=True)
-models = {"trained": network, "in the limit": limit, "its SVM": svm}
+models = {"trained": network, "near its limit": limit, "SVM": svm}
 for axis, (name, model) in zip(axes, models.items(), strict=True):
     values = model.decision_function(plane).reshape(150, 150)
     axis.contourf(grid, grid, np.sign(values), levels=[-2, 0, 2], colors=["#f4c095", "#a9c9e8"])

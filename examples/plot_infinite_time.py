@@ -1,9 +1,9 @@
 """
-Training towards infinite time
-==============================
+Train a network to its limit
+============================
 
-Published training stops when the loss is small; the norm is then far above the smallest one that
-separates the samples. Steps that follow the loss down to exp(-100000) show where it goes.
+Ordinary training stops when the loss is small; then the norm is far above the minimum norm that
+separates the samples. Steps on the logarithm of the loss continue until they almost agree.
 """
 
 from functools import partial

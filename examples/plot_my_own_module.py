@@ -1,11 +1,11 @@
 """
-How far is my own training from its limit?
-==========================================
+Diagnose a convolutional network
+================================
 
-A convolutional network without biases, trained by its own loop with Adam: a module that this
-package knows nothing of. `diagnose` says how far it is from where gradient descent (l2) and where
-sign descent (linf) can end, and which layer is farthest. Adam with full batches belongs to linf,
-though its bar may be the longer one: across norms only gaps of 0 compare (`which_norm`).
+A convolutional network without biases is trained by a plain PyTorch loop with Adam. `diagnose`
+measures its distance from KKT points of the l2 and l_inf max-margin problems, layer by layer. Adam
+with full batches belongs to l_inf. Gaps of different norms compare only near 0, so the smaller one
+does not identify the norm.
 """
 
 import torch

@@ -1,9 +1,9 @@
 """
-The contexts that a ReLU network learns
-=======================================
+The activation patterns that a ReLU network learns
+==================================================
 
-Gates of a ReLU network move while it trains. Frozen at any step they define an SVM (SVM-LC); its
-distance from the network tells when the gates have settled.
+The gates of a ReLU network change during training. Fixed at any step they define an SVM (SVM-LC);
+its distance from the network shows when the gates have settled.
 """
 
 import matplotlib.pyplot as plt

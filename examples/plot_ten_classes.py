@@ -2,8 +2,8 @@
 Ten classes under three norms
 =============================
 
-The weights of K classes are a matrix, and the norm in which an optimizer moves says at which one it
-ends: Euclidean for gradient descent, l_inf for sign descent and Adam, nuclear for descent in that.
+The weights of K classes are a matrix. The norm of the steepest descent selects a max-margin matrix:
+l2 for gradient descent, l_inf for sign descent, nuclear for descent in the nuclear norm.
 """
 
 import matplotlib.pyplot as plt
@@ -18,10 +18,10 @@ train, rest = slice(0, 150), slice(150, 500)
 figure, axes = plt.subplots(3, 1, figsize=(6, 3.4), sharex=True)
 for axis, name in zip(axes, ("l2", "linf", "nuclear"), strict=True):
     model = MaxMarginSVC(name, tol=1e-3, on_failure="raise").fit(X[train], digits[train])
-    matrix = model.solution_.coef[:, 0]  # one weight vector a class, (K, D)
+    matrix = model.solution_.coef[:, 0]  # one weight vector per class, (K, D)
     margin, rank = 1 / model.solution_.certificate.upper, np.linalg.matrix_rank(matrix, tol=1e-4)
     error = 100 * np.mean(model.predict(X[rest]) != digits[rest])
-    print(f"{name}: largest margin {margin:.4g}, rank {rank}, {error:.1f} % errors on other digits")
+    print(f"{name}: maximum margin {margin:.4g}, rank {rank}, {error:.1f} % errors on other digits")
     largest = np.abs(matrix).max()
     axis.imshow(matrix, cmap="PuOr_r", aspect="auto", vmin=-largest, vmax=largest)
     axis.set(ylabel="class", title=f"{name}, value {norms.as_norm(name).value(matrix):.3g}")

@@ -1,11 +1,11 @@
 """
-What a trained network remembers
-================================
+The support vectors of a trained network
+========================================
 
-Towards the limit the weights of a homogeneous network are a weighted sum of the gradients of a few
-samples' margins. `diagnose` finds these multipliers, of any trained module: here those of a ReLU
-network on 100 digits. Each picture has its sample's share, its digit, and the one that it is held
-against; of the other samples nothing is left in the weights.
+Near a KKT point the weights of a homogeneous network are a weighted sum of the margin gradients of
+a few samples. `diagnose` finds these Lagrange multipliers for any trained module, here for a ReLU
+network on 100 digits. Each image shows its fraction of the multipliers, its digit, and the class
+that it is compared with.
 """
 
 import torch

@@ -1,8 +1,9 @@
-"""Certified implicit-bias SVMs for gated networks.
+"""The implicit bias of optimizers: certified max-margin problems, and trained networks beside them.
 
-Where does gradient descent go in the limit when it trains a gated network? To a hard-margin SVM
-under a norm that the architecture sets. The package builds that SVM for any gates, solves it
-with a certificate, trains the network itself, and compares the two.
+On separable data the direction of a homogeneous network converges to a KKT point of a max-margin
+problem, whose norm optimizer and architecture determine; for gated networks with fixed gates the
+problem is a support vector machine. The package builds and solves it, with certified bounds on the
+optimum, trains networks, and measures how close a trained network is to the limit.
 
 The names below are imported on first use, so that ``import implicit_bias`` is quick.
 """

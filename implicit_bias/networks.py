@@ -129,15 +129,12 @@ class Network(nn.Module, ABC):
             init = self.default_init
         validation.check_choice(init, "init", get_args(Init))
         validation.check_count(n_features, "n_features")
-        validation.check_flag(readout_bias, "readout_bias")
-        validation.check_flag(shared, "shared")
         if not widths:
             raise ValueError("a network needs at least one hidden layer: give the units of each")
         for width in widths:
             validation.check_count(width, "each of widths (n_units)")
         if classes is not None:
-            # Each class has a network of its own, and no memory would hold more of them.
-            validation.check_count(classes, "classes", 2, 10**6)
+            validation.check_count(classes, "classes", 2)
         elif shared:
             raise ValueError("shared units need the number of classes: pass classes=K")
         if dtype is not torch.float64 and dtype is not torch.float32:
@@ -487,8 +484,6 @@ class GLN(Network):
     ------
     ValueError
         No gating, gatings of different input features.
-    TypeError
-        A gating that is no `HyperplaneContexts`.
     """
 
     fixed_gates = True
@@ -502,12 +497,6 @@ class GLN(Network):
         readout_bias: bool = False,
         **options: Unpack[NetworkOptions],
     ) -> None:
-        for gating in gatings:
-            if not isinstance(gating, HyperplaneContexts):
-                raise TypeError(
-                    f"a GLN has HyperplaneContexts as gatings, got {type(gating).__name__}: draw "
-                    "some by HyperplaneContexts.random"
-                )
         n_features = {gating.n_features for gating in gatings}
         if len(n_features) != 1:
             raise ValueError(
@@ -558,8 +547,6 @@ class ReLUNetwork(Network):
     def __init__(
         self, n_features: int, widths: Sequence[int], **options: Unpack[NetworkOptions]
     ) -> None:
-        if not isinstance(widths, Sequence):
-            raise TypeError(f"widths must be a list, the units of each layer, got {widths!r:.99}")
         super().__init__(n_features, widths, [1] * len(widths), **options)
 
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:

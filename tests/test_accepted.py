@@ -1,4 +1,4 @@
-"""The table "What is accepted" of README is what the code does, row by row."""
+"""The table "What is accepted" of the documentation is what the code does, row by row."""
 
 import copy
 import re
@@ -17,19 +17,6 @@ from torch import Tensor, nn
 import example_modules as modules
 import implicit_bias as ib
 from example_modules import Computed, scale_weights
-from implicit_bias.datasets import load_own, make_toy, split, standardized
-from implicit_bias.kernels.gradient_gram import (
-    ACTIVATIONS,
-    finite_gram,
-    gaussian_weights,
-    infinite_gram,
-)
-from implicit_bias.modules.stationarity import stationarity
-from implicit_bias.networks import ReLUNetwork
-from implicit_bias.problem.gating import HyperplaneContexts, NoGates, UnitGates
-from implicit_bias.solvers import choose_solver
-from implicit_bias.training import TrainingConfig
-from implicit_bias.training.optimizers import SignDescent
 
 D = 3
 X = torch.randn(8, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -152,9 +139,9 @@ COLUMNS: dict[str, list[Callable[..., object]]] = {
 
 
 def table() -> dict[str, list[str]]:
-    """Cells of README's table by the first one of their row."""
-    page = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
-    text = page.partition("<!-- accepted -->")[2].partition("<!-- /accepted -->")[0]
+    """Cells of the page's table by the first one of their row."""
+    page = (Path(__file__).parents[1] / "docs/howto/accepted.md").read_text("utf-8")
+    text = page.partition("<!-- supported -->")[2].partition("<!-- /supported -->")[0]
     head, _, *rows = (
         [cell.strip() for cell in line.split("|")[1:-1]] for line in text.strip().splitlines()
     )
@@ -202,55 +189,3 @@ def check(function: Callable[..., object], build: Callable[[], Case], cell: str)
             found = isinstance(refused.value, (ib.SeparationError, ib.SolveError))
             assert found or any("What is accepted" in note for note in refused.value.__notes__)
     assert words or cell == "yes"
-
-
-# Whose truth value, and whose equality with text, is an error.
-SERIES: Any = pd.Series([0.5, 0.25])
-SVM: Any = ib.MaxMarginSVC
-GLN: Any = ib.GLNClassifier
-MODULE = linear().double()
-PROBLEM = ib.max_margin(X, SIGNS)
-REFUSED: dict[str, Callable[[], object]] = {
-    "solver": lambda: ib.solve(PROBLEM, SERIES),
-    "solver of a classifier": lambda: SVM(solver=SERIES).fit(X, SIGNS),
-    "learning rate": lambda: GLN(learning_rate=SERIES).fit(X, SIGNS),
-    "loss": lambda: GLN(loss=pd.NA).fit(X, SIGNS),
-    "optimizer": lambda: GLN(optimizer=SERIES).fit(X, SIGNS),
-    "loss of a config": lambda: ib.LimitConfig(loss=SERIES),
-    "record": lambda: ib.LimitConfig(record=10**400),
-    "record of mini-batches": lambda: TrainingConfig(record=2**62),
-    "widths": lambda: ReLUNetwork(D, cast(Any, 4)),
-    "features": lambda: ReLUNetwork(SERIES, [4]),
-    "dtype": lambda: ReLUNetwork(D, [4], dtype=SERIES),
-    "shared": lambda: ReLUNetwork(D, [4], shared=SERIES),
-    "more classes than any memory": lambda: ReLUNetwork(D, [4], classes=2**63),
-    "size of a split": lambda: split(make_toy("blobs", 20), SERIES),
-    "constant": lambda: make_toy("blobs", append_constant=SERIES),
-    "degree": lambda: stationarity(MODULE, (X,), SIGNS, degree=1e308),
-    "norms": lambda: ib.Recorder(MODULE, X, SIGNS, cast(Any, torch.tensor(2.0))),
-    "leading": lambda: ib.Recorder(MODULE, X, SIGNS, leading=SERIES),
-    "precision": lambda: UnitGates(np.ones((1, D)), np.zeros(1), single_precision=SERIES).gates(X),
-    "inputs without gates": lambda: NoGates(SERIES),
-    "activation": lambda: infinite_gram(np.eye(3), cast(Any, "relu")),
-    "activation of a network": lambda: finite_gram(np.eye(3), SERIES, [np.eye(3)]),
-    "readouts": lambda: infinite_gram(np.eye(3), ACTIVATIONS["relu"], train_readouts=SERIES),
-    "width": lambda: list(gaussian_weights(SERIES, 3)),
-    "parts": lambda: standardized(SERIES),
-    "problem": lambda: choose_solver(SERIES),
-    "trainer": lambda: GLN().fit_by(X, SIGNS, 3),
-    "classes of a file": lambda: load_own("any.csv", "y", classes=cast(Any, 3.0)),
-    "target of a file": lambda: load_own("any.csv", cast(Any, 3)),
-    "momentum": lambda: SignDescent([X], momentum=SERIES),
-    "a duration": lambda: HyperplaneContexts.random(X, cast(Any, np.timedelta64(2, "s"))),
-    "a C of seconds": lambda: ib.max_margin(X, SIGNS, C=cast(Any, np.timedelta64(2, "s"))),
-}
-
-
-@pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
-def test_a_parameter_of_another_type_is_refused_by_its_name(call: Callable[[], object]) -> None:
-    """Neither taken for what it is not, nor ended by an error of another package."""
-    with pytest.raises(
-        (TypeError, ValueError), match=" must be | none of| is no | takes a "
-    ) as error:
-        call()
-    assert Path(ib.__file__).parent in Path(error.traceback[-1].path).parents

@@ -102,7 +102,7 @@ def test_public_names_stay() -> None:
     assert [name for name in FROZEN if pydoc.locate(f"implicit_bias.{name}") is None] == []
 
 
-@pytest.mark.parametrize("package", ["", ".solvers", ".training", ".report"])
+@pytest.mark.parametrize("package", ["", ".solvers"])
 def test_a_package_has_the_names_that_it_imports_later(package: str) -> None:
     """Type checkers read imports, and Python a table: both have the same names and modules."""
     module = importlib.import_module(f"implicit_bias{package}")

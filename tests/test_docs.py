@@ -3,27 +3,37 @@
 import doctest
 import importlib
 import inspect
+import os
 import pkgutil
 import pydoc
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from docutils.utils.math.latex2mathml import tex2mathml  # type: ignore[import-untyped]
+from sphinx.errors import ExtensionError
 
 import implicit_bias
 from benchmarks.links import dead_links
+from implicit_bias.base.options import OPTIMIZER_LIMITS
 from implicit_bias.runs.configuration import MODEL_MEANINGS
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [
+    page
+    for page in sorted((ROOT / "docs").rglob("*.md"))
+    if not {"_build", "gallery", "generated", "paper"} & set(page.parts)
+]
 NORMS = (
     *("Norm", "L1", "L2", "LInf", "Lp", "GroupL2", "Spectral", "Nuclear"),
     *("SumOverGroups", "MaxOverGroups", "as_norm"),
 )
+NAME = r"^   ([A-Za-z_][\w.]*)$"  # in a list of the page of the API
 MODULES = [
     module.name
     for module in pkgutil.walk_packages(implicit_bias.__path__, "implicit_bias.")
@@ -43,14 +53,42 @@ def test_examples_are_short(path: Path) -> None:
     assert len(path.read_text("utf-8").splitlines()) <= 40
 
 
-def test_the_page_of_own_data_says_what_the_models_are() -> None:
-    page = (ROOT / "docs" / "howto" / "own_data.md").read_text("utf-8")
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the module that writes the tables of the site."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_extensions"))
+    return importlib.import_module("tables")
+
+
+def test_the_table_of_optimizers_is_that_of_the_package(tables: Any) -> None:
+    rows = tables.optimizer_table().splitlines()[2:]
+    assert len(rows) == len(OPTIMIZER_LIMITS)
+    for row, limit in zip(rows, OPTIMIZER_LIMITS.values(), strict=True):
+        assert f"| `{limit.norm}` |" in row
+        assert row.count("{cite:t}") == len(re.findall(r"\d{4}", limit.sources))
+    assert [path for path in PAGES if "| `SGD` |" in path.read_text("utf-8")] == []
+
+
+def test_each_citation_is_in_the_bibliography(tables: Any) -> None:
+    assert tables.cited("Lyu and Li 2020 (networks)") == "{cite:t}`lyu2020` (networks)"
+    with pytest.raises(ExtensionError, match="nobody1999"):
+        tables.cited("Nobody et al. 1999")
+
+
+def test_the_tables_of_models_and_options_are_whole(tables: Any) -> None:
+    table = tables.model_table()
     for name, meaning in MODEL_MEANINGS.items():
-        assert f"| `{name}` | {meaning} |" in page
+        assert f"| `{name}` | {meaning} |" in table
+    for option in ("--to-limit", "--models", "--missing"):
+        assert f"`{option}`" in tables.option_table("compare")
+    assert "`--address`" in tables.option_table("sweep")
+
+
+WITH_CODE = [page for page in PAGES if "```python\n" in page.read_text("utf-8")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
 def test_code_of_the_pages_runs(
     page: Path,
     tmp_path: Path,
@@ -67,11 +105,30 @@ def test_code_of_the_pages_runs(
         assert (tmp_path / "my-report" / "report.html").is_file()
 
 
+@pytest.mark.slow
+def test_readme_shows_what_its_code_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """Up to numbers, whose last digits are of the processor."""
+    page = (ROOT / "README.md").read_text("utf-8")
+    names: dict[str, object] = {}
+    pairs = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", page, re.M | re.S)
+    assert len(pairs) == 3
+    for block, shown in pairs:
+        exec(compile(block, "README.md", "exec"), names)
+        printed = capsys.readouterr().out
+        assert re.sub(r"[\d.]+(e-\d+)?", "#", printed) == re.sub(r"[\d.]+(e-\d+)?", "#", shown)
+
+
 def test_public_names_are_on_the_site_with_examples() -> None:
     """Each public class and function shows how it is used; the examples run as doctests."""
-    listed = re.findall(r"^   ([A-Za-z_][\w.]*)$", (ROOT / "docs/api.rst").read_text("utf-8"), re.M)
+    text = (ROOT / "docs" / "api.rst").read_text("utf-8")
+    # What other functions return, base classes and errors are not called by users.
+    called, _, others = text.partition("\nParts of results\n")
+    assert others.count("autosummary::") == 4
+    listed = re.findall(NAME, called, re.M)
+    for name in re.findall(NAME, others, re.M):
+        assert inspect.getdoc(pydoc.locate(f"implicit_bias.{name}")) or name.isupper(), name
     public = {name for name in dir(implicit_bias) if not name.startswith("_")}
-    assert public | {f"norms.{name}" for name in NORMS} <= set(listed)
+    assert public | {f"norms.{name}" for name in NORMS} <= set(re.findall(NAME, text, re.M))
     found = {name: pydoc.locate(f"implicit_bias.{name}") for name in listed}
     lacking = [
         name
@@ -98,8 +155,34 @@ def test_the_list_of_how_tos_is_whole() -> None:
     """Each page has a line that says what it is for."""
     listed = (ROOT / "docs" / "howto" / "index.md").read_text("utf-8")
     for page in (ROOT / "docs" / "howto").glob("*.md"):
-        if page.stem != "index":
+        # Two pages are no tasks: they stand below Reference and Explanation.
+        if page.stem not in ("index", "accepted", "reading_gaps"):
             assert listed.count(f"{{doc}}`{page.stem}`") == listed.count(f"\n{page.stem}\n") == 1
+
+
+def test_links_to_the_repository_lead_to_files() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    address = rf"{re.escape(project['urls']['Repository'])}/(?:blob|tree|raw)/main/([\w./-]+)"
+    found = [link for page in PAGES for link in re.findall(address, page.read_text("utf-8"))]
+    assert len(found) > 5
+    assert [link for link in found if not (ROOT / link).exists()] == []
+
+
+def test_numbers_of_the_studies_are_in_their_pages() -> None:
+    """Each number with a decimal point or a per cent sign stands in the study that is linked."""
+    text = (ROOT / "docs" / "studies.md").read_text("utf-8")
+    for section in text.split("\n## ")[1:]:
+        links = re.findall(r"blob/main/(benchmarks/\w+)/README.md", section)
+        pages = "".join(
+            (ROOT / link / name).read_text("utf-8")
+            for link in links
+            for name in ("README.md", "DETAILS.md")
+        )
+        for line in section.splitlines():
+            for number in re.findall(r"\d+\.\d+|\d+(?= (?:to [\d.]+ )?%)|\d+ of \d+", line):
+                first, _, second = number.partition(" of ")
+                assert first in pages, number
+                assert second in pages, number
 
 
 @pytest.mark.slow
@@ -109,9 +192,21 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     assert (tmp_path / "gallery" / "index.html").exists()
+    # The tutorials have run, and show what they say.
+    network = (tmp_path / "tutorials" / "my_network.html").read_text("utf-8")
+    assert "Not near a KKT point" in network
+    assert network.index("Near a KKT point") > network.index("Not near a KKT point")
+    assert "near a KKT point of the loss" in network
+    # No figure of the gallery is shown twice.
+    for page in (tmp_path / "gallery").glob("plot_*.html"):
+        names = re.findall(r'src="\.\./_images/(sphx_glr_\w+_\d+\.png)"', page.read_text("utf-8"))
+        assert names, page
+        shown = [(tmp_path / "_images" / name).read_bytes() for name in names]
+        assert len(set(shown)) == len(shown), page
     concepts = (tmp_path / "concepts.html").read_text("utf-8")
     assert "<mfrac>" in concepts  # formulas are drawn by the browser itself,
-    assert not re.search(r'<script[^>]*src="http', concepts)  # without the network
+    for page in tmp_path.rglob("*.html"):  # without the network
+        assert not re.search(r'<(script|img)[^>]*src="http', page.read_text("utf-8")), page
 
 
 @pytest.mark.slow
@@ -119,8 +214,11 @@ def test_commands_of_the_first_page_run(tmp_path: Path) -> None:
     """The file of flowers that they name is written by the line before."""
     page = (ROOT / "docs" / "start.md").read_text("utf-8")
     (block,) = (b for b in re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S) if "flowers" in b)
-    script = block.replace(".venv/bin", str(Path(sys.executable).parent))
-    subprocess.run(["bash", "-ec", script], cwd=tmp_path, check=True, capture_output=True)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path}
+    subprocess.run(
+        ["bash", "-ec", block], cwd=tmp_path, env=environment, check=True, capture_output=True
+    )
     assert (tmp_path / "implicit-bias-report" / "report.html").is_file()
 
 

@@ -16,7 +16,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.modules.stationarity import layer_norms
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem import BLOCK, gated_linear
-from implicit_bias.problem.gating import HyperplaneContexts, NoGates
+from implicit_bias.problem.gating import HyperplaneContexts
 
 N_FEATURES, K = 5, 3
 X = np.random.default_rng(0).normal(size=(23, N_FEATURES))
@@ -297,7 +297,6 @@ def test_the_seed_sets_the_weights_and_the_global_generator_stays() -> None:
         (lambda: ReLUNetwork(N_FEATURES, []), "hidden layer"),
         (lambda: ReLUNetwork(N_FEATURES, [4], shared=True), "classes"),
         (lambda: ReLUNetwork(N_FEATURES, [3], dtype=torch.float16), "dtype"),
-        (lambda: GLN([NoGates(N_FEATURES)]), "HyperplaneContexts"),  # type: ignore[list-item]
     ],
 )
 def test_impossible_networks_are_refused(build: Callable[[], Network], message: str) -> None:

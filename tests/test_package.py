@@ -40,14 +40,14 @@ def test_compare_runs_from_the_wheel(built: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["models"]) == 3
     page = (tmp_path / "implicit-bias-report" / "report.html").read_text("utf-8")
-    assert "<span>-m</span> implicit_bias compare <span>--train-size</span> 60" in page
+    assert "implicit-bias compare <span>--train-size</span> 60" in page
 
 
 def test_the_sdist_has_the_sources_and_no_results(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    assert {"pyproject.toml", "README.md", "LICENSE", "implicit_bias/report/page.js"} <= names
+    assert {"pyproject.toml", "README.md", "LICENSE", "implicit_bias/report/page.css"} <= names
     assert {"tests/test_package.py", "examples/plot_deep_linear.py", "docs/conf.py"} <= names
     assert not any(name.startswith("benchmarks/results") for name in names)
     assert sdist.stat().st_size < 5e6

@@ -12,7 +12,7 @@ from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.harness import Experiment, Rows, Verdict, parts, whole
 from benchmarks.words import span
 from implicit_bias.base.wording import percent
-from implicit_bias.datasets.parities import MAX_CUBE_BITS, ParityDistribution, cube
+from implicit_bias.datasets.parities import ParityDistribution, cube
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
 
 # eps of lemma 11, and delta of lemma 12.
@@ -90,7 +90,7 @@ def listed_margin(
     distribution: ParityDistribution, units: parity.TwoLayers, readout: np.ndarray
 ) -> float:
     """Smallest margin over all inputs, one by one; nan where they are too many to list."""
-    if distribution.n_bits > MAX_CUBE_BITS:
+    if distribution.n_bits > 20:
         return math.nan
     bits = cube(distribution.n_bits)
     return float((distribution.labels(bits) * (units.hidden(bits) @ readout)).min())

@@ -17,7 +17,8 @@ Source: Lippl, Abbott, Chung (2022), section 4, whose question it is; theorem 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -39,7 +40,6 @@ from implicit_bias.modules.stationarity import certify_network, kkt_measure
 from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.report.figures.limit import decay_exponent
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, logarithmic
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.training.limit import ComparisonPredictor, LimitConfig, train_to_limit
@@ -202,6 +202,32 @@ def _ends(frame: pd.DataFrame) -> pd.DataFrame:
     """Excess and disagreement at the end of the accelerated training, a row a cell."""
     ends = frame[frame["training"] == "accelerated"].groupby(["units", "seed"]).last()
     return ends[["excess", "disagreement"]]
+
+
+def decay_exponent(
+    steps: Sequence[float], values: Sequence[float], *, tail: float = 10.0, least_points: int = 3
+) -> float:
+    """Fit p of values ~ steps^p over the last steps; nan where it cannot be.
+
+    Values that are not positive and finite have no logarithm and are left out.
+
+    Parameters
+    ----------
+    steps, values : sequence of float
+        The curve.
+    tail : float
+        Factor between the last step and the first one that counts.
+    least_points : int
+        Fewer points than these give no exponent.
+    """
+    x = np.asarray(steps, dtype=float)
+    y = np.asarray(values, dtype=float)
+    if len(x) == 0:
+        return math.nan
+    counts = (x > 0) & (x >= x.max() / tail) & (y > 0) & np.isfinite(y)
+    if np.count_nonzero(counts) < least_points:
+        return math.nan
+    return float(np.polyfit(np.log(x[counts]), np.log(y[counts]), 1)[0])
 
 
 def _rate(rows: pd.DataFrame) -> str:

@@ -52,7 +52,7 @@ def options(
 def run() -> None:
     """Run a command; an error is one line on standard error, and an exit status."""
     warnings.showwarning = show_warning
-    # The encoding of a terminal may lack characters that a file's name has.
+    # The encoding of a terminal or a pipe may lack characters that a name or a number has.
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from implicit_bias.cli import INTERRUPTED, options, output
-from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.configuration import LIMIT, RunConfig
 
 if TYPE_CHECKING:
     from implicit_bias.comparison import Comparison
@@ -34,9 +36,7 @@ def compare(
     threshold: options.Threshold = RunConfig.threshold,
     seed: options.Seed = RunConfig.seed,
     C: options.C = RunConfig.C,
-    class_weight: options.ClassWeight = None,
     on_failure: options.OnFailure = RunConfig.on_failure,
-    soft_C: options.SoftC = RunConfig.soft_C,
     steps: options.Steps = RunConfig.steps,
     batch_size: options.BatchSize = RunConfig.batch_size,
     learning_rate: options.LearningRate = RunConfig.learning_rate,
@@ -81,15 +81,52 @@ def compare(
         compared = {name: fitted[name] for name in config.models}
         if to_limit:
             compared |= comparison_folder.train_further(config, loaded, bar)
-    option = " --to-limit" if to_limit else ""
-    comparison, page = comparison_folder.write_comparison(folder, config, loaded, compared, option)
-    print_comparison(comparison, page, config, as_json)
+    command = shlex.join(["implicit-bias", *sys.argv[1:]])  # as it was typed
+    to_train = limit_commands(sys.argv[1:])
+    comparison, page = comparison_folder.write_comparison(
+        folder, config, loaded, compared, command, to_train
+    )
+    print_comparison(comparison, page, config, to_train, as_json)
     if any(model.interrupted for model in comparison.models):
         raise typer.Exit(INTERRUPTED)
 
 
-def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_json: bool) -> None:
-    """Print the tables of a comparison, or one JSON object."""
+def limit_commands(typed: Sequence[str]) -> dict[str, str]:
+    """Return the command that trains each network to its limit, from the words of a comparison.
+
+    For the GLN it is ``compare --to-limit``, and for the ReLU network ``train --to-limit`` with the
+    options that both commands have.
+
+    Examples
+    --------
+    >>> words = "compare --data a.csv --target kind --C 2 --units 9".split()
+    >>> for command in limit_commands(words).values():
+    ...     print(command)
+    implicit-bias compare --data a.csv --target kind --C 2 --units 9 --to-limit
+    implicit-bias train gd-relu --data a.csv --target kind --units 9 --to-limit
+    """
+    shared = []
+    is_shared = False
+    for word in typed[1:]:
+        if word.startswith("--"):
+            option = word.removeprefix("--").removeprefix("no-").split("=")[0]
+            is_shared = option.replace("-", "_") in LIMIT
+        if is_shared:
+            shared.append(word)
+    commands = {"gd-relu": ["train", "gd-relu", *shared, "--to-limit"]}
+    if "--to-limit" not in typed:
+        commands["gd-gln"] = [*typed, "--to-limit"]
+    return {name: shlex.join(["implicit-bias", *words]) for name, words in sorted(commands.items())}
+
+
+def print_comparison(
+    comparison: Comparison,
+    page: Path,
+    config: RunConfig,
+    to_train: Mapping[str, str],
+    as_json: bool,
+) -> None:
+    """Print the numbers and the verdicts of a comparison, or one JSON object."""
     if as_json:
         output.print_json(
             {
@@ -100,22 +137,9 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
             }
         )
         return
-    from implicit_bias.comparison.verdict import WORDS
-    from implicit_bias.report.tables import tables
-    from implicit_bias.runs.command import train_on
-
-    for table in tables(comparison, comparison.classes.tolist()):
-        places = {column.key: place for place, column in enumerate(table.columns)}
-        keys = [key for key in WORDS["terminal"].get(table.caption, ()) if key in places]
-        if keys:
-            # Narrow headings, so that the numbers below them need not be broken.
-            headings = [fill(table.columns[places[key]].heading, 12) for key in keys]
-            rows = [[row[places[key]].text for key in keys] for row in table.rows]
-            output.print_table(*headings, rows=rows)
-        for note in table.short:
-            output.show(note)
-    commands = train_on(config, [model.name for model in comparison.models])
-    for conclusion in comparison.conclusions(commands):
+    for headings, rows in comparison.short_tables():
+        output.print_table(*headings, rows=rows)
+    for conclusion in comparison.conclusions(to_train):
         output.show(str(conclusion))
     output.show(f"Report: {page}")
     output.show(f"Predictions of each sample: {page.parent / 'predictions.csv'}")

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from implicit_bias.runs.data import Data
 
 NETWORK_NAMES = tuple(name for name in MODEL_NAMES if not name.startswith("svm-"))
-MODEL_SUFFIX = ".joblib"
 # `RunConfig.models` as it is typed.
 MODELS = ",".join(RunConfig.models)
 LIMITS = ", ".join(f"{name}: {limit.norm}" for name, limit in OPTIMIZER_LIMITS.items())
@@ -146,16 +145,6 @@ Seed = Annotated[int, _option("Architecture", "Seed of gates, weights and batche
 # --- hard and soft margins ---------------------------------------------------------------------
 
 C = Annotated[float, _option("Margin", "Weight of the hinge loss; inf is the hard margin.", "--C")]
-ClassWeight = Annotated[
-    Names | None,
-    _option(
-        "Margin",
-        "Weights of the classes in the hinge loss: balanced, which gives all classes the same sum, "
-        "or one for each class, such as spam=5,ham=1.",
-        parser=_names,
-        metavar="WEIGHTS",
-    ),
-]
 OnFailure = Annotated[
     str | None,
     _option(
@@ -165,15 +154,6 @@ OnFailure = Annotated[
         "built-in data set). One of: raise, warn, soft, drop.",
     ),
 ]
-SoftC = Annotated[
-    float | None,
-    _option(
-        "Margin",
-        "C of the soft margin that soft and drop solve (default: 100 / rms feature norm).",
-        "--soft-C",
-    ),
-]
-
 # --- training ----------------------------------------------------------------------------------
 
 Steps = Annotated[int, _option("Training", "Gradient steps.")]
@@ -219,21 +199,10 @@ def _network(model: str) -> str:
     return model
 
 
-def _model_file(file: Path | None) -> Path | None:
-    """Refuse a name that promises another format."""
-    if file is not None and file.suffix != MODEL_SUFFIX:
-        raise typer.BadParameter(
-            f"models are saved by joblib: name the file {file.stem}{MODEL_SUFFIX}"
-        )
-    return file
-
-
 NetworkName = Annotated[
     str, typer.Argument(help=f"One of: {', '.join(NETWORK_NAMES)}.", callback=_network)
 ]
-ModelFile = Annotated[
-    Path | None, typer.Option("--out", help=f"File (MODEL{MODEL_SUFFIX}).", callback=_model_file)
-]
+ModelFile = Annotated[Path | None, typer.Option("--out", help="File (MODEL.joblib).")]
 
 
 def configuration(context: typer.Context, **others: Any) -> RunConfig:

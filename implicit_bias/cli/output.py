@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from implicit_bias.base.atomic import check_writable, free_path
-from implicit_bias.base.wording import UNKNOWN
+from implicit_bias.base.wording import UNKNOWN, number
 from implicit_bias.base.wording import percent as write_percent
 
 # Programs that do not know the width of the terminal call it 0: all tables would be empty.
@@ -25,31 +25,6 @@ if os.environ.get("COLUMNS") == "0":
     del os.environ["COLUMNS"]
 out = Console()
 err = Console(stderr=True)
-
-# Values that a table shows in percent.
-IN_PERCENT = (
-    "gap",
-    "excess",
-    "disagreement",
-    "residual",
-    "slackness",
-    "kkt_gap",
-    "kkt_gap_in_its_norm",
-    "balance",
-)
-# Bounds of which 0 and infinity say nothing: a table shows them as unknown.
-BOUNDS = ("lower", "upper", "gap", "excess")
-# What the measures of stationarity are, in a line below the table (`modules.stationarity`).
-MEANINGS = {
-    "residual": "||theta - J' lambda|| / ||theta||, at unit margin",
-    "slackness": "L sum_n lambda_n (q_n - 1) / ||theta||^2, complementary slackness",
-    "kkt_gap": "residual^2 + 2 slackness, 0 at KKT points only",
-    "kkt_gap_in_its_norm": "0 at KKT points of the max-margin problem in the limit norm only",
-    "epsilon": "||theta - J' lambda||",
-    "delta": "largest lambda_n (q_n - 1), with epsilon as in Lyu and Li (2020)",
-    "balance": "largest relative difference in norm between the two layers of a unit, 0 in the "
-    "limit",
-}
 
 
 def fail(message: str, status: int) -> NoReturn:
@@ -142,12 +117,9 @@ def print_table(*headings: str, rows: Iterable[Sequence[str]], title: str | None
 
 
 def print_values(name: str, title: str, values: Mapping[str, Any]) -> None:
-    """Print what is known of a model as a table, and what its measures of stationarity are."""
-    rows = ((_words(key), _cell(key, value)) for key, value in values.items())
+    """Print what is known of a model as a table."""
+    rows = ((key.replace("_", " "), _cell(value)) for key, value in values.items())
     print_table("", name, rows=rows, title=title)
-    meanings = [f"{_words(key)}: {text}" for key, text in MEANINGS.items() if key in values]
-    if meanings:
-        show("; ".join(meanings) + ".")
 
 
 def print_json(values: Mapping[str, Any]) -> None:
@@ -172,19 +144,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell(value: Any) -> str:
     """Write a value for a table."""
-    if name in BOUNDS and value in (0.0, math.inf):
-        return UNKNOWN
-    if name in IN_PERCENT:
-        return percent(value)
-    value = _plain(value)
     if value is None:
         return UNKNOWN
+    if hasattr(value, "item"):  # a scalar of numpy
+        value = value.item()
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return number(value)
     return str(value)
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")

@@ -13,19 +13,14 @@ from implicit_bias.cli.output import (
     new_file,
     print_json,
     print_values,
-    show,
     training_bar,
     usage_errors,
 )
-from implicit_bias.runs.command import LIMIT_SUFFIX, WANTED_STEPS
-from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.configuration import LIMIT_SUFFIX, WANTED_STEPS, RunConfig
 
 if TYPE_CHECKING:
     from implicit_bias.datasets.dataset import Dataset
     from implicit_bias.estimators.networks import NetworkClassifier
-
-# Options that ask for a training towards the limit.
-WAYS = "--to-limit, --limit-steps, --until-excess or --stop-at-gap"
 
 
 def train(
@@ -71,10 +66,6 @@ def train(
         typer.Option(help="Train towards the limit, until the KKT gap in --norm is this."),
     ] = None,
     norm: options.Norm = None,
-    chunk: Annotated[
-        int | None,
-        typer.Option(help="Samples per pass of a training to the limit: bounds the memory."),
-    ] = None,
     file: options.ModelFile = None,
     as_json: options.Json = False,
 ) -> None:
@@ -85,14 +76,17 @@ def train(
 
     With --to-limit, trains in float64 without a readout bias by accelerated full-batch descent on
     the log of the loss, or by steepest descent in another norm. --limit-steps replaces --steps;
-    --batch-size, --learning-rate and --momentum are ignored. Plots are saved next to the model.
+    --batch-size, --learning-rate and --momentum are ignored. A picture of excess and margin is
+    saved beside the network.
     """
     config = options.configuration(context, models=(model,))
     goals = {"until_excess": until_excess, "stop_at_gap": stop_at_gap}
     asked = (limit_steps, until_excess, stop_at_gap)
     towards_limit = to_limit or any(value is not None for value in asked)
-    if not towards_limit and (norm is not None or chunk is not None):
-        raise typer.BadParameter(f"--norm and --chunk need {WAYS}")
+    if not towards_limit and norm is not None:
+        raise typer.BadParameter(
+            "--norm needs --to-limit, --limit-steps, --until-excess or --stop-at-gap"
+        )
     if towards_limit and config.steps != RunConfig.steps:
         raise typer.BadParameter("--steps does not count towards the limit: --limit-steps does")
     from implicit_bias.training.configuration import LimitConfig
@@ -100,19 +94,19 @@ def train(
     if limit_steps is None:
         limit_steps = WANTED_STEPS
     with usage_errors():
-        limit = LimitConfig(steps=limit_steps, norm=norm, chunk=chunk)  # type: ignore[arg-type]
+        limit = LimitConfig(steps=limit_steps, norm=norm)  # type: ignore[arg-type]
     loaded = options.load_data(config)
     samples = loaded.parts.train
     suffix = LIMIT_SUFFIX if towards_limit else ""
-    file = new_file(file or Path(f"{model}{suffix}{options.MODEL_SUFFIX}"))
-    pictures: tuple[Path, ...] = ()
+    file = new_file(file or Path(f"{model}{suffix}.joblib"))
+    picture: Path | None = None
     if towards_limit:
-        from implicit_bias.report.page import write_limit
+        from implicit_bias.report.figures.limit import write_limit
         from implicit_bias.runs.beside_svm import fit_beside_svm
 
         with usage_errors(), training_bar() as bar:
             classifier, result = fit_beside_svm(config, loaded, limit, on_progress=bar, **goals)
-        pictures = write_limit(file.parent, file.stem, result)
+        picture = write_limit(file.with_name(f"{file.stem}-training.png"), result)
     else:
         from implicit_bias.estimators.networks import NetworkClassifier
         from implicit_bias.runs.models import ModelFactory
@@ -123,12 +117,12 @@ def train(
         classifier = fitted
     _save(file, classifier)
     values = {"file": file, **_facts(classifier, samples)}
+    if picture is not None:
+        values["picture"] = picture
     if as_json:
-        print_json({**values, "pictures": pictures})
+        print_json(values)
     else:
         print_values(file.name, f"Trained on {len(samples)} samples", values)
-        for picture in pictures:
-            show(f"Picture: {picture}")
     if classifier.training_.interrupted:
         raise typer.Exit(INTERRUPTED)
 
@@ -187,8 +181,8 @@ def _facts_of_limit(classifier: NetworkClassifier, samples: Dataset) -> dict[str
         "excess": last.excess,
         "disagreement": last.disagreement,
     }
-    if result.config.limit_norm != "l2":
-        config = result.config
+    config = result.config
+    if config.limit_norm != "l2":
         trained = as_trainee(result.network, samples.X, samples.y, config.geometry, config.chunk)
         facts["kkt_gap_in_its_norm"] = trained.gap()
     return facts

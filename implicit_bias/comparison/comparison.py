@@ -10,14 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.counts import CONFIDENCE, Count, PairedDifference
-from implicit_bias.base.wording import UNKNOWN, html_table, percent, percent_range, text_table
+from implicit_bias.base.wording import (
+    UNKNOWN,
+    html_table,
+    minus,
+    number,
+    percent,
+    percent_range,
+    text_table,
+)
 from implicit_bias.comparison.models import Predicts
 from implicit_bias.comparison.results import ModelResult, PairResult, first_svm
-from implicit_bias.comparison.verdict import WORDS, Conclusion, Ranking, Standing, conclude
+from implicit_bias.comparison.verdict import Conclusion, Ranking, Standing, conclude
 from implicit_bias.datasets.labels import label_text
 from implicit_bias.estimators.base import dense
 from implicit_bias.problem import C_in_words
@@ -84,12 +91,14 @@ class Comparison:
         return f"Comparison({names}; {self.n_samples} samples)"
 
     def __str__(self) -> str:
-        headlines = [conclusion.headline for conclusion in self.conclusions()]
-        return "\n".join((text_table(*self._short_table()), "", *headlines))
+        parts = [text_table(*table) for table in self.short_tables()]
+        parts.append("\n".join(conclusion.headline for conclusion in self.conclusions()))
+        return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
-        headlines = [f"<p>{escape(each.headline)}</p>" for each in self.conclusions()]
-        return html_table(*self._short_table()) + "".join(headlines)
+        parts = [html_table(*table) for table in self.short_tables()]
+        parts += [f"<p>{escape(conclusion.headline)}</p>" for conclusion in self.conclusions()]
+        return "".join(parts)
 
     def report(
         self, folder: str | Path, *, title: str | None = None, data_name: str = "own data"
@@ -115,9 +124,9 @@ class Comparison:
         FileExistsError
             The folder has files of these names that belong to no report.
         """
-        from implicit_bias import report
+        from implicit_bias.report.page import report_on
 
-        return report.report_on(self, folder, title=title, data_name=data_name)
+        return report_on(self, folder, title=title, data_name=data_name)
 
     def plot(self) -> Figure:
         """Draw errors with their intervals and, where known, the excess over the optimum.
@@ -127,9 +136,9 @@ class Comparison:
         matplotlib Figure
             Of this function's own; no window opens, and pyplot does not know it.
         """
-        from implicit_bias import report
+        from implicit_bias.report.figures.errors import overview
 
-        return report.overview(self)
+        return overview(self)
 
     # --- samples ---------------------------------------------------------------------------------
 
@@ -155,18 +164,9 @@ class Comparison:
             return None
         import pandas as pd
 
-        # The same numbers in the same order are the same samples.
-        train: Any = self.train[0]
-        test: Any = self.X
-        if np.shape(train) != np.shape(test):
-            return True
-        # A missing value, nan, does not equal itself: two are the same sample nevertheless.
-        if sp.issparse(train) and sp.issparse(test):
-            both_missing = (train != train).multiply(test != test)
-            return bool((train != test).nnz > both_missing.nnz)
-        first = pd.Series(np.asarray(dense(train)).ravel())
-        second = pd.Series(np.asarray(dense(test)).ravel())
-        return not ((first == second) | (first.isna() & second.isna())).all()
+        # The same values in the same order are the same samples; a missing one equals itself.
+        given = pd.DataFrame(np.asarray(dense(self.train[0])))
+        return not given.equals(pd.DataFrame(np.asarray(dense(self.X))))
 
     # --- models and pairs ------------------------------------------------------------------------
 
@@ -232,23 +232,6 @@ class Comparison:
                 found.append(model)
         return found
 
-    def hard_and_fallback(self) -> tuple[list[str], list[str]]:
-        """Name the SVMs with a hard margin, and with a soft one because no hard one exists.
-
-        The errors of the former are not ranked against those of the latter.
-        """
-        hard = []
-        fallback = []
-        for model in self.predicting:
-            if model.fitted is None or model.fitted.solution is None:
-                continue
-            # `failure` is the proof that the hard margin has no solution.
-            if model.fitted.failure is None and np.isinf(model.fitted.C).all():
-                hard.append(model.name)
-            elif model.fitted.failure is not None and np.isfinite(model.fitted.C).all():
-                fallback.append(model.name)
-        return hard, fallback
-
     # --- verdicts --------------------------------------------------------------------------------
 
     @property
@@ -256,30 +239,28 @@ class Comparison:
         """Whether the models are compared by their errors, and not only by their limits."""
         return self.own is not None or not any(model.history for model in self.models)
 
-    def conclusions(self, train_on: Mapping[str, str] | None = None) -> list[Conclusion]:
+    def conclusions(self, to_limit: Mapping[str, str] | None = None) -> list[Conclusion]:
         """Return the verdict on each trained network, or one on all models by their errors.
 
         On data of the user's own that on all models comes first: which has the lowest error.
 
         Parameters
         ----------
-        train_on : mapping from name to command, optional
-            How to continue the training of the networks; by default as in Python.
+        to_limit : mapping from name to command, optional
+            How to train the networks to their limits; by default as in Python.
         """
         conclusions = []
         if self.ranks_models:
             conclusions.append(conclude(self.ranking()))
         for model in self.models:
-            if not model.history:
-                continue
-            if train_on is None:
-                command = WORDS["commands"]["continue_training"].format(network=model.name)
-            else:
-                command = train_on.get(model.name, "")
-            conclusions.append(conclude(self.standing(model, command)))
+            if model.history:
+                facts = self.standing(model)
+                if to_limit is not None:
+                    facts = replace(facts, to_limit=to_limit.get(model.name, ""))
+                conclusions.append(conclude(facts))
         return conclusions
 
-    def standing(self, network: ModelResult, train_on: str = "") -> Standing:
+    def standing(self, network: ModelResult) -> Standing:
         """Gather what is known of a trained network beside its SVM, or one with a finite C."""
         facts = Standing(
             network=network.name,
@@ -290,7 +271,6 @@ class Comparison:
             trained_on_given=self.n_train > 0,
             inseparable=network.inseparable,
             gates_moved=network.gates_moved,
-            train_on=train_on,
         )
         if network.fitted is not None:
             facts = replace(
@@ -331,7 +311,6 @@ class Comparison:
                 tied.append(model.name)
 
         # Duality gaps of the SVMs; a network has one bound only, and an infinite gap.
-        hard, fallback = self.hard_and_fallback()
         gap = math.nan  # the largest one that is known
         for model in self.predicting:
             if model.margin is not None and math.isfinite(model.margin.gap):
@@ -342,8 +321,6 @@ class Comparison:
             count=best.count,
             held_out=self.held_out,
             tied=tied,
-            hard=hard,
-            fallback=fallback,
             gap=float(gap),
         )
         if self.train is None:
@@ -412,40 +389,56 @@ class Comparison:
         frame.insert(0, "model", names)
         return frame
 
-    def _short_table(self) -> tuple[list[str], list[list[str]]]:
-        """Return headings and rows of what matters first: excess over the optimum, and errors."""
-        headings = ["model", "excess", "error", "wrong", f"{100 * CONFIDENCE:.0f} % interval"]
-        return headings, [_short_row(model) for model in self.models]
+    def short_tables(self) -> list[tuple[list[str], list[list[str]]]]:
+        """Return headings and rows of what matters first, of the models and of their pairs."""
+        headings = ["model", "error", f"{100 * CONFIDENCE:.0f} % interval"]
+        if any(model.margin for model in self.models):
+            headings += ["margin", "norm", "excess"]
+        rows = [_short_row(model)[: len(headings)] for model in self.models]
+        tables = [(headings, rows)]
+        pairs = []
+        for pair in self.pairs:
+            if math.isfinite(pair.disagreement):  # both have a predictor
+                found = percent(pair.disagreement, space=" ")
+                by_chance = percent(pair.by_chance, space=" ")
+                pairs.append([pair.first, pair.second, found, by_chance])
+        if pairs:
+            tables.append((["first model", "second model", "disagreement", "by chance"], pairs))
+        return tables
 
 
 def _short_row(model: ModelResult) -> list[str]:
-    """Write the numbers of a model; a soft margin has the excess of another program, with its C."""
-    excess = percent(model.excess, space=" ")
+    """Write error, normalized margin, norm at unit margin and excess of a model.
+
+    A soft margin has the excess of another program, and its C beside it.
+    """
+    error = UNKNOWN
+    interval = UNKNOWN
+    margin = UNKNOWN
+    norm = UNKNOWN
+    excess = UNKNOWN
+    if model.has_predictor:
+        error = percent(model.error, space=" ")
+        interval = percent_range(*model.count.interval, space=" ")
+        if model.margin is not None:
+            margin = minus(number(model.margin.min_margin))
+            norm = number(model.margin.norm)
+            excess = percent(model.excess, space=" ")
     if model.inseparable:
         excess = "not separable"
     elif model.soft_margin:
         excess += f" (C = {C_in_words(model.known_margin.C)})"
-    if not model.has_predictor:
-        return [model.name, excess, UNKNOWN, UNKNOWN, UNKNOWN]
-    interval = percent_range(*model.count.interval, space=" ")
-    return [model.name, excess, percent(model.error, space=" "), str(model.count), interval]
+    return [model.name, error, interval, margin, norm, excess]
 
 
-def _dead_units(network: ModelResult, svm: ModelResult) -> list[int | str]:
-    """Name the units of norm 0 in a network that its SVM uses.
+def _dead_units(network: ModelResult, svm: ModelResult) -> int:
+    """Count the units of norm 0 in a network that its SVM uses.
 
-    Not those that are merely small: they have a gradient, and may grow. Where each class has units
-    of its own, a unit is named by its number and its class.
+    Not those that are merely small: they have a gradient, and may grow.
     """
-    if network.margin is None:
-        return []
-    # With one group there is one norm for all units, which is 0 for the network of weights 0 only.
     solution = svm.known_margin.fitted.solution
     margin = network.margin
-    if solution is None or margin.units == 1:
-        return []
-    places = np.flatnonzero((margin.unit_norms == 0) & solution.active).tolist()
-    if margin.fitted.coef.ndim < 3:
-        return list(places)
-    units_per_class = margin.units // len(margin.fitted.coef)  # coef is (K, M, D), row-major
-    return [f"{place % units_per_class} of class {place // units_per_class}" for place in places]
+    # With one group there is one norm for all units, which is 0 for the network of weights 0 only.
+    if margin is None or solution is None or margin.units == 1:
+        return 0
+    return int(np.count_nonzero((margin.unit_norms == 0) & solution.active))

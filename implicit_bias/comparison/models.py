@@ -81,13 +81,10 @@ class LastStep:
         The classifier.
     inputs : callable
         Makes its inputs from those that the pipeline is given.
-    transformed : bool
-        Whether it is a step of a pipeline.
     """
 
     model: Predicts
     inputs: Callable[[ArrayLike], ArrayLike]
-    transformed: bool
 
     @property
     def classifier(self) -> BinaryClassifier | None:
@@ -102,13 +99,6 @@ class LastStep:
         if self.classifier is None:
             return None
         return self.classifier.margin_view()
-
-    def unseen(self, inputs: ArrayLike) -> int:
-        """Count the inputs of the last step in contexts that no training sample was in."""
-        if self.fitted is None:
-            return 0
-        architecture = self.fitted.architecture
-        return int(np.count_nonzero(architecture.gating.unseen(architecture.inputs(inputs))))
 
     def predictions(self, X: ArrayLike, y: NDArray[Any]) -> Predictions:
         """Predict the classes of samples X (n, D), which the whole pipeline is given.
@@ -173,8 +163,8 @@ def last_step(model: Predicts) -> LastStep:
             return last.inputs(X)
 
         if last.classifier is not None:
-            return LastStep(last.model, inputs, transformed=True)
-    return LastStep(model, lambda X: X, transformed=False)
+            return LastStep(last.model, inputs)
+    return LastStep(model, lambda X: X)
 
 
 def training_of(model: Predicts) -> AnyTraining | None:

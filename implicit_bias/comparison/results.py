@@ -162,8 +162,6 @@ class ModelResult:
         The same on the training samples; None also where these were not given.
     history : tuple of HistoryPoint
         Training history of a network; empty for an SVM.
-    unseen : int
-        Test samples in a context (of one unit at least) that no training sample was in.
     planned_steps : int
         Steps that a network was to be trained for; 0 for an SVM.
     interrupted : bool
@@ -175,9 +173,6 @@ class ModelResult:
         without a predictor.
     train_wrong : Count or None
         How many of the training samples; None where these were not given, or without a predictor.
-    transformed : bool
-        Whether it is a pipeline: margins, norms and gates are then those of its last step, on the
-        inputs that the steps before make.
     scores : mapping from class to ndarray of shape (n,)
         Decision values of the test samples; empty for a classifier of another package.
     """
@@ -186,13 +181,11 @@ class ModelResult:
     fitted: FittedMargin | None = field(repr=False)
     margin: MarginResult | None
     history: tuple[HistoryPoint, ...] = field(default=(), repr=False)
-    unseen: int = 0
     planned_steps: int = 0
     interrupted: bool = False
     predicted: NDArray[Any] = field(default_factory=lambda: np.zeros(0, dtype=object), repr=False)
     wrong: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool), repr=False)
     train_wrong: Count | None = None
-    transformed: bool = False
     scores: Mapping[Any, Array] = field(default_factory=dict, repr=False)
 
     @property
@@ -269,7 +262,6 @@ class ModelResult:
             "model": self.name,
             "error": self.error,
             "train_error": self.train_error,
-            "unseen": self.unseen,
             "interrupted": self.interrupted,
         }
         if self.history:
@@ -312,15 +304,9 @@ class PairResult:
         them has no predictor.
     by_chance : float
         Disagreement of independent models with these error rates; see `compare`.
-    ratio : float
-        disagreement / by_chance; nan where both models make no error.
-    kappa : float
-        Cohen's kappa of the predictions; nan where both predict one same class throughout.
     """
 
     first: str
     second: str
     disagreement: float
     by_chance: float
-    ratio: float
-    kappa: float

@@ -26,7 +26,6 @@ and on all models by their errors:
 
 ===================  =========================================================================
 NO_PREDICTOR         no model has a predictor: none of their programs separates the samples
-NOT_RANKED           hard margins stand beside soft-margin fallbacks, which are not ranked
 ONE_MODEL            there is one model only
 NOT_DECIDED          the lowest error is not significantly lower than that of every other model
 LOWEST_ERROR         it is
@@ -51,8 +50,6 @@ from implicit_bias.base.wording import number, percent, percent_range
 WORDS = table_of("comparison/words.toml")
 # Excess up to which a network counts as converged to its SVM.
 CLOSE = 0.01
-# Dead units that are named; of more the first ones and the number of all.
-MOST_NAMED = 6
 
 
 class Verdict(Enum):
@@ -72,7 +69,6 @@ class Verdict(Enum):
     NOT_CONVERGED = "not_converged"
 
     NO_PREDICTOR = "no_predictor"
-    NOT_RANKED = "not_ranked"
     ONE_MODEL = "one_model"
     NOT_DECIDED = "not_decided"
     LOWEST_ERROR = "lowest_error"
@@ -149,8 +145,8 @@ class Standing:
         Whether the training samples were given.
     inseparable : bool
         Whether an SVM has proven that nothing separates the training samples.
-    dead : sequence of int or str
-        Units of norm 0 in the network that are active in the SVM.
+    dead : int
+        How many units that are active in the SVM have norm 0 in the network.
     gates_moved : bool
         Whether training changed any gate.
     relaxed : bool
@@ -160,8 +156,8 @@ class Standing:
     geometry : str
         The norm in which training is steepest descent, such as "l2" for gradient descent and
         "linf" for Adam or sign descent.
-    train_on : str
-        The command that continues training towards the limit; empty where there is none.
+    to_limit : str
+        How to train the network to its limit; empty where there is no way.
 
     Examples
     --------
@@ -180,12 +176,12 @@ class Standing:
     held_out: bool | None = True
     trained_on_given: bool = True
     inseparable: bool = False
-    dead: Sequence[int | str] = ()
+    dead: int = 0
     gates_moved: bool = False
     relaxed: bool = False
     local: bool = False
     geometry: str = "l2"
-    train_on: str = ""
+    to_limit: str = WORDS["to_limit"]
 
     @property
     def verdict(self) -> Verdict:
@@ -235,8 +231,6 @@ class Ranking:
         Whether the test samples are others than the training samples; None if unknown.
     tied : sequence of str
         Models whose error is not significantly higher than that of the best.
-    hard, fallback : sequence of str
-        SVMs of a hard margin, and those of a soft one because no hard one exists.
     majority : str
         The most frequent class of the training samples; empty where these were not given.
     beside_majority : PairedDifference or None
@@ -250,8 +244,6 @@ class Ranking:
     count: Count
     held_out: bool | None = True
     tied: Sequence[str] = ()
-    hard: Sequence[str] = ()
-    fallback: Sequence[str] = ()
     majority: str = ""
     beside_majority: PairedDifference | None = None
     gap: float = math.nan
@@ -261,8 +253,6 @@ class Ranking:
         """What these facts show; see the module's head."""
         if not self.best:
             return Verdict.NO_PREDICTOR
-        if self.hard and self.fallback:
-            return Verdict.NOT_RANKED
         if len(self.models) == 1:
             return Verdict.ONE_MODEL
         if self.tied:
@@ -275,10 +265,10 @@ def conclude(facts: Standing | Ranking) -> Conclusion:
 
     Examples
     --------
-    >>> print(conclude(Standing(network="net", svm="svm", excess=1.36, train_on="train it")))
+    >>> print(conclude(Standing(network="net", svm="svm", excess=1.36)))
     net has not converged to its SVM: its norm at unit margin is 136 % above the certified minimum \
 (42 % of the maximum margin).
-    To continue training: train it
+    To train net to its limit: fit_by(X, y, implicit_bias.train_to_limit)
     """
     words = WORDS["verdicts"][facts.verdict.value]
     found = words["found"]
@@ -292,7 +282,7 @@ def conclude(facts: Standing | Ranking) -> Conclusion:
             comparing = [WORDS["pair"]["errors"]]
     else:
         values = _values_of_ranking(facts)
-        comparing = [_baseline(facts), WORDS["ranking"]["certified"]]
+        comparing = [WORDS["ranking"]["majority"], WORDS["ranking"]["certified"]]
 
     # What was found, why it matters, the models side by side, what to do: the first three that
     # apply, and of which everything is known.
@@ -316,16 +306,14 @@ def _values_of_standing(facts: Standing) -> dict[str, str]:
         "C": facts.soft,
         "geometry": facts.geometry,
         "samples": _samples(facts.held_out),
-        "command": facts.train_on,
+        "to_limit": facts.to_limit,
         "train_wrong": "some",
-        "dead": ", ".join(map(str, facts.dead[:MOST_NAMED])),
+        "dead": str(facts.dead),
         "close": percent(CLOSE, space=" "),
     }
     # Without their count some are wrong all the same: the norm at unit margin is infinite.
     if facts.train_wrong is not None:
         values["train_wrong"] = str(facts.train_wrong)
-    if len(facts.dead) > MOST_NAMED:
-        values["dead"] += f", ... ({len(facts.dead)} in all)"
     if math.isfinite(facts.excess):
         values["excess"] = percent(facts.excess, space=" ")
         # The margin of the network over the maximum margin: 1 / norm over 1 / minimum.
@@ -352,8 +340,6 @@ def _values_of_ranking(facts: Ranking) -> dict[str, str]:
         "interval": percent_range(*facts.count.interval, space=" "),
         "samples": _samples(facts.held_out),
         "tied": ", ".join(facts.tied),
-        "hard": ", ".join(facts.hard),
-        "fallback": ", ".join(facts.fallback),
         "majority": facts.majority,
     }
     if math.isfinite(facts.gap):
@@ -363,20 +349,6 @@ def _values_of_ranking(facts: Ranking) -> dict[str, str]:
         share = Count(beside.both + beside.only_second, beside.total).share
         values["majority_error"] = percent(share, space=" ")
     return values
-
-
-def _baseline(facts: Ranking) -> str:
-    """Return the sentence on the most frequent class; empty where that is not known."""
-    beside = facts.beside_majority
-    if beside is None:
-        return ""
-    if beside.difference >= 0:
-        words = "majority_not_worse"
-    elif beside.decided:
-        words = "majority_worse"
-    else:
-        words = "majority_not_decided"
-    return str(WORDS["ranking"][words])
 
 
 def _samples(held_out: bool | None) -> str:

@@ -15,27 +15,11 @@ ClassName: TypeAlias = str | int
 Labelled: TypeAlias = tuple[NDArray[Any], NDArray[np.bool_], tuple[str, ...]]
 # What stands for all classes.
 ALL = ("all",)
-# Different labels beyond which a column of fractions is no column of classes.
-MOST_FRACTIONS = 20
-# Names listed in an error.
-LISTED = 10
 
 
 def class_names(labels: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Return the names of the classes, in order, and the number (n,) of each label's class.
-
-    Raises
-    ------
-    ValueError
-        Labels that are fractions with many different values.
-    """
+    """Return the names of the classes, in order, and the number (n,) of each label's class."""
     classes, numbers = np.unique(labels, return_inverse=True)
-    if classes.dtype.kind == "f" and len(classes) > MOST_FRACTIONS:
-        if (classes != np.floor(classes)).any():
-            raise ValueError(
-                f"the labels are {len(classes)} different fractions, which are no classes: name a "
-                "column of classes as the target"
-            )
     return tuple(label_text(label) for label in classes.tolist()), numbers.astype(np.int64)
 
 
@@ -178,16 +162,11 @@ def find_class(asked: ClassName, names: Sequence[str]) -> int:
     )
 
 
-def listed(names: Sequence[str], near: str | None = None) -> str:
-    """Join names, the ones most like ``near`` first, and ask for those; of many only some."""
-    close: list[str] = []
-    if near:
-        folded = {name.casefold(): name for name in names}
-        close = [folded[name] for name in difflib.get_close_matches(near.casefold(), folded, 2)]
-    ordered = [*close, *(name for name in names if name not in close)]
-    text = ", ".join(ordered[:LISTED])
-    if len(names) > LISTED:
+def listed(names: Sequence[str], near: str = "", *, most: int = 10) -> str:
+    """Join names, of many only the first, and ask for the one that is most like ``near``."""
+    text = ", ".join(names[:most])
+    if len(names) > most:
         text += f", ... ({len(names)} in all)"
-    if close:
-        text += f" (did you mean {' or '.join(close)}?)"
+    for name in difflib.get_close_matches(near, names, 1):
+        text += f" (did you mean {name}?)"
     return text

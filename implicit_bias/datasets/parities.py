@@ -26,9 +26,6 @@ from numpy.typing import ArrayLike
 from implicit_bias.base.validation import Array, as_features, as_generator
 from implicit_bias.datasets.dataset import Dataset
 
-# 2^20 points of the cube are 168 MB of bits.
-MAX_CUBE_BITS = 20
-
 
 @dataclass(frozen=True)
 class ParityDistribution:
@@ -64,15 +61,7 @@ class ParityDistribution:
 
     @classmethod
     def random(cls, n_bits: int, k: int, *, random_state: int = 0) -> ParityDistribution:
-        """Draw A among all sets of k of the n bits, each with equal probability.
-
-        Raises
-        ------
-        ValueError
-            More relevant bits than bits, or an even number of them.
-        """
-        if not 0 <= k <= n_bits:
-            raise ValueError(f"k must be in 0 .. {n_bits}, the number of bits, got {k}")
+        """Draw A among all sets of k of the n bits, each with equal probability."""
         drawn = as_generator(random_state).choice(n_bits, size=k, replace=False)
         return cls(n_bits, tuple(drawn.tolist()))
 
@@ -131,14 +120,6 @@ class ParityDistribution:
 
 
 def cube(n_bits: int) -> Array:
-    """All inputs, shape (2^n, n): in row r bit i is -1 where r has the binary digit 2^i.
-
-    Raises
-    ------
-    ValueError
-        No bits, or more than `MAX_CUBE_BITS`.
-    """
-    if not 1 <= n_bits <= MAX_CUBE_BITS:
-        raise ValueError(f"n_bits must be in 1 .. {MAX_CUBE_BITS} to list all inputs, got {n_bits}")
+    """All inputs, shape (2^n, n): in row r bit i is -1 where r has the binary digit 2^i."""
     digits = np.arange(2**n_bits)[:, None] >> np.arange(n_bits) & 1
     return np.asarray(1.0 - 2.0 * digits, dtype=np.float64)

@@ -57,8 +57,8 @@ class Table:
     samples : Dataset
         Labels, names of classes, and what is carried along; without inputs as yet.
     n_rows, n_unlabelled, n_incomplete : int
-        Rows of the file; rows left out because they lack a label; and further ones left out because
-        they lack another value.
+        Rows of the file; those left out because they lack a label; and further ones left out
+        because they lack another value.
     lost_classes : tuple of str
         Labels of the file whose rows all lack another value, so that none is left.
 
@@ -102,18 +102,13 @@ class Table:
         Returns
         -------
         Split
-            With the constant 1 as the last feature.
-
-        Warns
-        -----
-        UserWarning
-            A text of a validation row that no training row has: all inputs of its column are 0.
+            With the constant 1 as the last feature. Where a validation row has a text that no
+            training row has, all inputs of that column are 0, with a warning of scikit-learn.
         """
         parts = split(self.samples, train_size, validation_size, seed)
         train_rows = self.inputs.loc[parts.train.carried["row"]]
         validation_rows = self.inputs.loc[parts.validation.carried["row"]]
         transformer = _column_transformer(train_rows, standardize).fit(train_rows)
-        self._warn_of_unseen(train_rows, validation_rows)
 
         def with_inputs(part: Dataset, rows: pd.DataFrame) -> Dataset:
             X = np.column_stack([transformer.transform(rows), np.ones(len(rows))])
@@ -122,19 +117,6 @@ class Table:
         return Split(
             with_inputs(parts.train, train_rows), with_inputs(parts.validation, validation_rows)
         )
-
-    def _warn_of_unseen(self, train: pd.DataFrame, other: pd.DataFrame) -> None:
-        for name in text_columns(train):
-            unseen = other[name][~other[name].isin(train[name])]
-            if len(unseen):
-                values = [repr(value) for value in unseen.unique()]
-                warnings.warn(
-                    f"{self.samples.name}: column {name!r} has values in {len(unseen)} of "
-                    f"{len(other)} validation rows that no training row has: {listed(values)} (the "
-                    f"first in row {unseen.index[0]}). All inputs of the column are 0 there. "
-                    "If the column only names the rows, leave it out by --id (in Python id=[...])",
-                    stacklevel=3,
-                )
 
 
 def load_own(
@@ -182,11 +164,9 @@ def load_own(
     Raises
     ------
     ValueError
-        Another format, a file that pandas cannot read, no such column, values that are missing or
-        no numbers in a column of numbers, more than two classes and neither ``positive`` nor
-        ``classes``, or a class that does not occur.
-    TypeError
-        A single name instead of a list of names.
+        Another format, a file that pandas cannot read or would misread, no such column, values
+        that are missing or no numbers in a column of numbers, more than two classes and neither
+        ``positive`` nor ``classes``, or a class that does not occur.
     OSError
         A file that cannot be opened.
 
@@ -201,18 +181,12 @@ def load_own(
     >>> flowers.samples.class_names, flowers.samples.y.tolist()
     (('versicolor, virginica', 'setosa'), [1.0, -1.0, -1.0])
     """
-    lists = {"positive": positive, "negative": negative, "classes": classes, "id": id}
-    for name, given in lists.items():
-        if given is not None and (isinstance(given, str) or not isinstance(given, Collection)):
-            raise TypeError(f"{name} must be a list of names, got {given!r}: pass [{given!r}]")
-    if not isinstance(target, str | None):
-        raise TypeError(f"target must be a name, got {target!r:.99}")
-    check_choice(missing, "missing", get_args(Missing))
-    file = Path(file)
     import pandas as pd
 
+    check_choice(missing, "missing", get_args(Missing))
+    file = Path(file)
     try:
-        rows = _read(file)
+        rows = _read(file, target)
         names = _input_names(rows, target, id)
         inputs = pd.DataFrame({name: _numbers_or_text(rows[name]) for name in names})
 
@@ -269,7 +243,8 @@ def load_own(
 # --- reading -----------------------------------------------------------------------------------
 
 
-def _read(file: Path) -> pd.DataFrame:
+def _read(file: Path, target: str | None) -> pd.DataFrame:
+    """Return the rows of a file, numbered from 1, or refuse what pandas would misread."""
     import pandas as pd
 
     endings = [ending.lower() for ending in file.suffixes]
@@ -277,13 +252,27 @@ def _read(file: Path) -> pd.DataFrame:
         rows = pd.read_parquet(file)
         rows.columns = rows.columns.map(str)
     elif ".csv" in endings or ".tsv" in endings:
-        rows = pd.read_csv(
-            file,
-            sep="\t" if ".tsv" in endings else ",",
-            index_col=False,  # else a comma at the end of each row would shift the names
-            skipinitialspace=True,
-            low_memory=False,
-        )
+        options: dict[str, Any] = {"sep": ",", "skipinitialspace": True}
+        if ".tsv" in endings:
+            options["sep"] = "\t"
+        # Of two columns with one name pandas renames the second, which would be an input.
+        names = pd.read_csv(file, header=None, nrows=1, dtype=str, **options).iloc[0]
+        if (names == target).sum() > 1:
+            raise ValueError(
+                f"{(names == target).sum()} columns are called {target!r}, the target: leave one "
+                "of this name"
+            )
+        with warnings.catch_warnings():
+            # Without an index pandas drops the last fields of longer rows, and only warns.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            try:
+                # Else a comma at the end of each row would make an index of the first column.
+                rows = pd.read_csv(file, index_col=False, low_memory=False, **options)
+            except pd.errors.ParserWarning as error:
+                raise ValueError(
+                    f"rows have more fields than the {len(names)} names in its first line: name "
+                    "each column, and quote a value that has the separator in it"
+                ) from error
     else:
         raise ValueError("its ending is none of .csv, .tsv and .parquet: write it as one of these")
     if not len(rows):
@@ -298,11 +287,9 @@ def _input_names(rows: pd.DataFrame, target: str | None, id: Collection[str]) ->
     for name in (target, *id):
         if name not in names:
             raise ValueError(
-                f"no column is called {name!r}: there are {listed(names, name)}; --target (in "
-                "Python target=) names the one of the labels"
+                f"no column is called {name!r}: there are {listed(names, name or '')}; --target "
+                "(in Python target=) names the one of the labels"
             )
-    if target in id:
-        raise ValueError(f"{target!r} is the target: leave it out of --id")
     inputs = [name for name in names if name != target and name not in id]
     for name in inputs:
         if name.startswith("Unnamed: "):  # so pandas calls it
@@ -310,8 +297,6 @@ def _input_names(rows: pd.DataFrame, target: str | None, id: Collection[str]) ->
                 f"a column has no name: leave it out by --id {name!r}, or, if it is an index that "
                 "pandas wrote, by to_csv(..., index=False)"
             )
-    if not inputs:
-        raise ValueError(f"there are no inputs: its columns are {listed(names)}")
     return inputs
 
 
@@ -345,8 +330,7 @@ def _column_transformer(columns: pd.DataFrame, standardize: bool) -> ColumnTrans
     for_numbers: Any = SimpleImputer(strategy="median", keep_empty_features=True)
     if standardize:
         for_numbers = make_pipeline(for_numbers, StandardScaler())
-    # `Table.split` warns of the values that the encoder ignores.
-    for_text = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    for_text = OneHotEncoder(handle_unknown="warn", sparse_output=False)
     numbers = columns.select_dtypes("number").columns
     return ColumnTransformer(
         [("numbers", for_numbers, numbers), ("text", for_text, list(text_columns(columns)))]
@@ -359,30 +343,22 @@ def _numbers_or_text(column: pd.Series[Any]) -> pd.Series[Any]:
     Raises
     ------
     ValueError
-        Neither numbers nor text; an infinite number; or text among many numbers.
+        Neither numbers nor text; or words among numbers, which would make a text of them all.
     """
     import pandas as pd
 
     if not _is_text(column):
-        numbers = column.astype(float)
-        spoilt = numbers.isin([np.inf, -np.inf])
-    else:
-        column = _as_text(column)
-        # A few words such as "?" among numbers would make a text of them all.
-        different = pd.Series(column.dropna().unique(), dtype=object)
-        numbers = column
-        spoilt = pd.Series(False, column.index)
-        if pd.to_numeric(different, errors="coerce").notna().mean() > 0.5:
-            spoilt = column.notna() & pd.to_numeric(column, errors="coerce").isna()
-    if spoilt.any():
-        value = column[spoilt].tolist()[0]
+        return column.astype(float)
+    text = _as_text(column)
+    is_number = pd.to_numeric(text, errors="coerce").notna()
+    words = text[text.notna() & ~is_number]
+    if 0 < len(words) < is_number.sum():
         raise ValueError(
-            f"column {column.name!r} has numbers, but {value!r} in row {spoilt.idxmax()}, counted "
-            f"from 1 below the names ({spoilt.sum()} such rows of {len(column)}): write a finite "
-            "number with a decimal point, or nothing where it is missing; if these are codes and "
-            "no numbers, write a letter before each"
+            f"column {column.name!r} has numbers, but {words.iloc[0]!r} in row {words.index[0]}, "
+            "counted from 1 below the names: write numbers with a decimal point, and nothing where "
+            "one is missing; if these are codes and no numbers, write a letter before each"
         )
-    return numbers
+    return text
 
 
 def _is_text(column: pd.Series[Any]) -> bool:

@@ -54,7 +54,6 @@ def make_toy(
     validation.check_choice(kind, "toy set", TOY_KINDS)
     validation.check_count(n_samples, "n_samples", 2)  # one of each class
     validation.check_number(noise, "noise", "[0, inf)")
-    validation.check_flag(append_constant, "append_constant")
     rng = validation.as_generator(random_state)
     y = np.where(np.arange(n_samples) % 2 == 0, 1.0, -1.0)
     points = _toy_shape(kind, y, rng) + noise * rng.standard_normal((n_samples, 2))

@@ -44,31 +44,47 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from implicit_bias.diagnosis.loss_tail import JudgedLoss
 from implicit_bias.modules.evaluate import as_module
-from implicit_bias.modules.optimizers import OptimizerError
+from implicit_bias.modules.margins import Margins
+from implicit_bias.modules.optimizers import OptimizerError, groups_of
 from implicit_bias.modules.steps import Step, steps_of
+from implicit_bias.training.losses import MarginLoss
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
 Batch: TypeAlias = tuple[tuple[Any, ...], Any, int]
 
-# A score that is called near a KKT point.
-NEAR = 0.05
-# A gap of this share of the loss is near one, too: inside of the box the gradient vanishes, and
-# with it both parts of the score.
-NEGLIGIBLE = 1e-3
-# Norms that exceed their radius by more than this share are outside of the box.
-OUTSIDE = 0.05
-# A weight or singular value within this share of the radius is at the wall.
-WALL = 0.01
-# Decay that has acted less than this says little of the weights.
-ACTED = 0.5
+
+class BoxThresholds:
+    """What counts as near, outside and acted.
+
+    Attributes
+    ----------
+    near : float
+        A score that is called near a KKT point.
+    negligible : float
+        A gap of this share of the loss is near one, too: inside of the box the gradient vanishes,
+        and with it both parts of the score.
+    outside : float
+        Norms that exceed their radius by more than this share are outside of the box.
+    wall : float
+        A weight or singular value within this share of the radius is at the wall.
+    acted : float
+        Decay that has acted less than this says little of the weights.
+    """
+
+    near: Final = 0.05
+    negligible: Final = 1e-3
+    outside: Final = 0.05
+    wall: Final = 0.01
+    acted: Final = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,12 +147,20 @@ class BoxLimit:
     @property
     def near(self) -> bool:
         """Whether each score is at most .05, or the gap negligible, with weights in the box."""
-        if not math.isnan(self.penalty_score) and self.penalty_score > NEAR:
+        if not math.isnan(self.penalty_score) and self.penalty_score > BoxThresholds.near:
             return False
         if math.isnan(self.score):
             return True
-        small = self.score <= NEAR or self.gap <= NEGLIGIBLE * abs(self.loss)
-        return small and self.reached <= 1.0 + OUTSIDE
+        negligible = self.gap <= BoxThresholds.negligible * abs(self.loss)
+        small = self.score <= BoxThresholds.near or negligible
+        return small and self.reached <= 1.0 + BoxThresholds.outside
+
+    @property
+    def describes(self) -> bool | None:
+        """Whether this limit, not the margin problem, describes the weights; None: not known."""
+        if math.isnan(self.decayed):
+            return None
+        return self.decayed >= BoxThresholds.acted
 
     def __str__(self) -> str:
         found = "near" if self.near else "not near"
@@ -146,7 +170,7 @@ class BoxLimit:
                 f"|g + decay theta| / |g| = {self.penalty_score:.3g} (0 = stationary)."
             )
         size = f"The largest norm is {self.reached:.3g} times its radius"
-        if self.reached > 1.0 + OUTSIDE:
+        if self.reached > 1.0 + BoxThresholds.outside:
             size += ", outside of the box (as where gradients grow faster than beta2 forgets)"
         lines = [
             f"Weight decay as a box: {found} a KKT point of the loss in it, score "
@@ -154,9 +178,9 @@ class BoxLimit:
             f"{size}; {100 * self.at_wall:.3g} % of the weights or singular values are at or "
             "beyond 99 % of it.",
         ]
-        if math.isnan(self.decayed):
+        if self.describes is None:
             lines.append("How far decay has acted is unknown: pass rates=.")
-        elif self.decayed < ACTED:
+        elif not self.describes:
             lines.append(
                 f"Decay has acted to {100 * self.decayed:.3g} % only: the margin problem describes "
                 "the weights better."
@@ -230,6 +254,7 @@ def box_gap(
         )
     value, gradients, first_arguments = _gradients(module, _batches(inputs, labels), loss, steps)
     terms = Terms.of(steps, gradients)
+    # min L >= L(theta) - gap, if L is convex in theta and every tensor has a ball.
     lower_bound = math.nan
     if len(terms.norms) == len(steps) and _is_affine(module, first_arguments):
         lower_bound = value - terms.gap
@@ -247,6 +272,50 @@ def box_gap(
         free=terms.free,
         penalty_score=terms.penalty_score,
     )
+
+
+def box_of(
+    gradients: Margins, optimizer: object, loss: object, judged: JudgedLoss
+) -> BoxLimit | None:
+    """Measure the limit with weight decay of a module that is diagnosed, where that can be done.
+
+    Parameters
+    ----------
+    gradients : Margins
+        The module with its samples.
+    optimizer : object
+        What trained it; only optimizer objects say a decay.
+    loss : object
+        What was minimised; only a function of outputs and targets has a gradient here.
+    judged : JudgedLoss
+        What `judge_loss` found of it: of one output, which targets it takes.
+    """
+    decays = [float(group.get("weight_decay", 0.0)) for group in groups_of(optimizer)]
+    if not any(decays) or not callable(loss) or isinstance(loss, MarginLoss):
+        return None
+    labels = torch.as_tensor(gradients.labels)
+    if gradients.classes is None:
+        # Whether -1 or 0 is meant is known of losses with an exponential tail alone.
+        if judged.refusal is not None:
+            return None
+        labels = torch.where(labels > 0, 1.0, judged.low_label)
+
+    def own_loss(outputs: Tensor, targets: Tensor) -> Any:
+        if gradients.classes is not None:
+            return loss(outputs, targets)
+        if judged.flat:
+            outputs = outputs.reshape(-1)
+        return loss(outputs, targets.to(outputs))
+
+    try:
+        return box_gap(
+            gradients.module, gradients.inputs, labels, optimizer=optimizer, loss=own_loss
+        )
+    except torch.OutOfMemoryError:
+        raise
+    except (ValueError, TypeError, RuntimeError, IndexError):
+        # The loss is the user's own, and may take other targets; steps may not be known.
+        return None
 
 
 class FrankWolfe(NamedTuple):
@@ -299,15 +368,18 @@ class Terms:
             g = gradients[step.name].double()
             radii[step.name] = math.inf
             if step.decay == 0.0:
+                # Nothing bounds the tensor: at a KKT point its gradient is 0.
                 free[step.name] = _dual(g, step.norm)
             elif step.decoupled:
+                # The tensor has a ball: its share at the wall.
                 radius = step.scale / step.decay
                 sizes = _sizes(theta, step.norm)
                 radii[step.name] = radius
                 norms[step.name] = float(sizes.max())
-                at_wall += int((sizes >= (1.0 - WALL) * radius).sum())
+                at_wall += int((sizes >= (1.0 - BoxThresholds.wall) * radius).sum())
                 counted += sizes.numel()
             else:
+                # Decay that is added to the gradient is the gradient of lambda / 2 ||theta||^2.
                 penalised.append((g + step.decay * theta).reshape(-1))
                 gradients_there.append(g.reshape(-1))
         in_box = frank_wolfe(steps, gradients)
@@ -480,6 +552,7 @@ def _is_affine(module: nn.Module, arguments: tuple[Any, ...]) -> bool:
             if not isinstance(found, Tensor):
                 return False
             outputs.append(found)
+    # Affine: the outputs in the middle of two points are the mean of theirs, but for rounding.
     expected = 0.5 * (outputs[0] + outputs[1])
     largest = max(float(found.abs().max()) for found in outputs)
     allowed = 100.0 * torch.finfo(expected.dtype).eps * largest

@@ -184,8 +184,8 @@ class BoxTrace:
         ValueError
             Nothing is recorded.
         """
-        from implicit_bias import report
+        from implicit_bias.report.figures.box_trace import draw_box_trace
 
         if not self.rows:
             raise ValueError("nothing is recorded yet: call record(loss) in the loop")
-        return report.draw_box_trace(self.frame())
+        return draw_box_trace(self.frame())

@@ -6,16 +6,15 @@ What makes the question meaningless is an error, of `modules.subject` and `modul
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
-import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 
 from implicit_bias.base.validation import check_flag, pointing_to_the_page
 from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, Code, Finding
-from implicit_bias.modules.evaluate import evaluate, set_modes, values_of
-from implicit_bias.modules.homogeneity import WATCHED, functions_used, of_degree_0
+from implicit_bias.modules.homogeneity import of_degree_0
 from implicit_bias.modules.optimizers import left_out
 from implicit_bias.modules.subject import (
     Subject,
@@ -25,25 +24,6 @@ from implicit_bias.modules.subject import (
     without_gradient,
 )
 from implicit_bias.norms.tensors import ParameterNorm
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A module that can be measured.
-
-    Attributes
-    ----------
-    subject : Subject
-        The module, without the parameters that do not count in the norm.
-    excluded : tuple of str
-        Their names.
-    findings : tuple of Finding
-        What makes the numbers mean less.
-    """
-
-    subject: Subject
-    excluded: tuple[str, ...]
-    findings: tuple[Finding, ...]
 
 
 @pointing_to_the_page()
@@ -56,7 +36,7 @@ def check(
     *,
     norms: Iterable[ParameterNorm],
     leading: bool,
-) -> Checked:
+) -> tuple[Subject, list[Finding]]:
     """Check a module with its samples, once, and leave out the parameters that do not count.
 
     Parameters
@@ -76,6 +56,13 @@ def check(
     leading : bool
         Whether its leading part is measured.
 
+    Returns
+    -------
+    Subject
+        The module, without the parameters that do not count in the norm.
+    list of Finding
+        What makes the numbers mean less.
+
     Raises
     ------
     HomogeneityError
@@ -85,25 +72,21 @@ def check(
     """
     check_flag(leading, "leading")
     not_held = left_out(module, optimizer)
-    trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
-    homogeneous = None
-    if not leading:
-        homogeneous = trained.keys() - set(not_held)
-    with offering_leading():
-        gradients = margins_of(module, inputs, labels, norms=norms, homogeneous=homogeneous)
+    gradients = margins_of(module, inputs, labels, norms=norms)
     # What is measured in another way than it was trained.
     findings = list[Finding]()
-    if mode_matters(module, gradients.inputs, modes):
-        findings.append(Finding(Code.TRAINING_MODE))
-    dropout = [name for name in dir(nn.functional) if "dropout" in name]
     dropping = list[str]()
-    for parts in functions_used(gradients, dropout, trained=False).values():
-        dropping += parts
+    training = list[str]()
+    for name, part in module.named_modules():
+        drops = _dropout_rate(part) > 0.0
+        if drops:
+            dropping.append(name)
+        if modes.get(part, False) and (drops or isinstance(part, _BatchNorm)):
+            training.append(name)
+    if training:
+        findings.append(Finding(Code.TRAINING_MODE, names=tuple(training)))
     if dropping:
         findings.append(Finding(Code.DROPOUT, names=tuple(dropping)))
-    hooked = [name for name, p in trained.items() if p._backward_hooks]
-    if hooked:
-        findings.append(Finding(Code.GRADIENT_HOOKS, names=tuple(hooked)))
     # What does not count in the norm.
     if not_held:
         findings.append(Finding(Code.NOT_IN_OPTIMIZER, names=not_held))
@@ -113,7 +96,16 @@ def check(
     excluded = (*not_held, *constant)
     with offering_leading():
         subject = Subject.of(gradients, gradients.shapes.keys() - excluded, leading=leading)
-    return Checked(subject, excluded, tuple(findings))
+    return subject, findings
+
+
+def _dropout_rate(part: nn.Module) -> float:
+    """Share of the activations that a part drops in training; 0 of parts that drop none."""
+    if isinstance(part, _DropoutNd):
+        return part.p
+    if isinstance(part, (nn.MultiheadAttention, nn.RNNBase)):
+        return part.dropout
+    return 0.0
 
 
 def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]:
@@ -135,30 +127,3 @@ def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]
     if still:
         in_order = tuple(name for name in gradients.shapes if name in still)
         yield Finding(Code.DEGREE_0, names=in_order)
-    parameters = dict(gradients.module.named_parameters())
-    for dtype in (torch.bfloat16, torch.float16):
-        coarse = tuple(name for name in gradients.shapes if parameters[name].dtype == dtype)
-        if coarse:
-            stored = {"dtype": str(dtype).removeprefix("torch.")}
-            yield Finding(Code.HALF_PRECISION, torch.finfo(dtype).eps, coarse, stored)
-
-
-def mode_matters(
-    module: nn.Module, inputs: tuple[Tensor, ...], modes: Mapping[nn.Module, bool]
-) -> bool:
-    """Whether a module's outputs in the modes it was in differ from those in evaluation mode.
-
-    It is left in evaluation mode.
-    """
-    if not any(modes.values()):
-        return False
-    first = tuple(tensor[:WATCHED] for tensor in inputs)
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):  # of which dropout draws
-        evaluated = evaluate(module, values_of(module), first)
-        set_modes(modes)
-        try:
-            return not torch.equal(evaluate(module, values_of(module), first), evaluated)
-        except ValueError:  # torch has no batch statistics of a single sample
-            return True
-        finally:
-            set_modes(dict.fromkeys(modes, False))

@@ -20,7 +20,10 @@ that are not local optima.
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,6 +32,7 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
+from implicit_bias.diagnosis.box import box_of
 from implicit_bias.diagnosis.checks import check, what_is_measured
 from implicit_bias.diagnosis.escape import EscapeSearch
 from implicit_bias.diagnosis.findings import warn
@@ -36,11 +40,13 @@ from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import LayerBounds
 from implicit_bias.diagnosis.loss_tail import judge_loss
 from implicit_bias.diagnosis.result import Diagnosis
-from implicit_bias.diagnosis.training import TrainingTest, limit_of
+from implicit_bias.diagnosis.training import TrainingTest, limit_of, weight_decay
 from implicit_bias.modules import multipliers
 from implicit_bias.modules.evaluate import as_module, evaluating
+from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.kinks import gap_across_kinks
 from implicit_bias.modules.lent_threads import one_thread_if_small
+from implicit_bias.modules.subject import SeparationError
 from implicit_bias.norms import tensors
 
 
@@ -108,7 +114,9 @@ def diagnose(
         What minimised it. Of an optimizer object norm and weights of each tensor are read from the
         parameter groups (`implicit_bias.modules.optimizers`): Muon on matrices beside Adam on the
         rest has one norm, for example. It is checked to have the limit norm asked for, to have all
-        parameters, no weight decay, and no epsilon above the gradients.
+        parameters, no weight decay, and no epsilon above the gradients. With weight decay, and a
+        function as ``loss``, ``box`` measures the limit with it, and the verdict says which problem
+        describes the weights.
     leading : bool
         Measure the leading part of the module, the limit of f(c theta) / c^L as c grows, where
         residual blocks, low-rank updates of frozen weights, biases above the first layer, GELU and
@@ -182,41 +190,44 @@ def diagnose(
     if norm is not None:
         asked = tensors.as_parameter_norm(norm)
     limit = limit_of(module, asked, optimizer)
-    with one_thread_if_small(module, inputs), evaluating(module) as modes:
+    with (
+        one_thread_if_small(module, inputs),
+        evaluating(module) as (module, modes),
+        _offering_box(optimizer),
+    ):
         # 1. Checks, each once: all that follows measures this subject.
-        checked = check(
+        subject, doubts = check(
             module, inputs, labels, modes, optimizer, norms=[limit.norm], leading=leading
         )
-        subject = checked.subject
         gradients = subject.gradients
         # What follows the searches takes about as long as the checks did.
         deadline = deadline.leaving(time.monotonic() - started)
         judged = judge_loss(loss, gradients.classes)
+        # Weight decay acts on the module as it is trained, not on its leading part.
+        box = box_of(subject.itself.gradients, optimizer, loss, judged)
 
         # 2. The gap: of the best multipliers, of the loss's weights, across kinks.
         best = subject.measure(limit.norm, deadline=deadline.sooner(fractions.gap))
         program = best.program
-        free = program.judge(multipliers.loss_weights(subject.margins, gradients.rivals))
+        # The weights of the loss are multipliers that come without a search.
+        free = multipliers.loss_weights(subject.margins, gradients.rivals)
         gaps = _gaps_by_norm(best, free, deadline.sooner(fractions.other_norms))
         across = gap_across_kinks(best, deadline=deadline.sooner(fractions.kinks))
 
-        # 3. and 4. Layers, and what is beyond a KKT point.
+        # 3. and 4. Layers, and what is beyond a KKT point, in the time that is left.
         layers = LayerBounds().find(best, deadline.sooner(fractions.layers))
         escape = EscapeSearch().find(best, deadline)
         function_space = in_function_space(program, deadline.left)
 
         checks = (
-            *TrainingTest().findings(subject, limit, optimizer, loss, judged),
+            *TrainingTest().findings(subject, limit, optimizer, loss, judged, box),
             *what_is_measured(subject, limit.norm),
-            *checked.findings,
+            *doubts,
         )
     warn(checks, stacklevel=2)
     rest = None
     if leading:
         rest = subject.rest
-    images = None
-    if gradients.inputs[0].ndim == 4 and gradients.inputs[0].shape[1] in (1, 3):
-        images = gradients.inputs[0].cpu().numpy()
     return Diagnosis(
         norm=limit.norm.name,
         degree=program.degree,
@@ -227,24 +238,36 @@ def diagnose(
         gap_lower=best.gap_lower,
         gap_across_kinks=across,
         method=best.method,
-        gap_of_loss=free.gap,
         margins=gradients.pairs.alpha(program.margins, np.inf),
         multipliers=gradients.pairs.alpha(best.weights),
         gaps=gaps,
         layers=layers,
         escape=escape,
         function_space=function_space,
+        box=box,
         checks=checks,
-        excluded=checked.excluded,
         seconds=time.monotonic() - started,
         trained_by=limit.trained_by,
         rest=rest,
-        images=images,
     )
 
 
+@contextmanager
+def _offering_box(optimizer: object) -> Iterator[None]:
+    """Let the refusal of a module say what measures it all the same, with weight decay."""
+    try:
+        yield
+    except (HomogeneityError, SeparationError) as error:
+        if any(weight_decay(optimizer)):
+            error.args = (
+                f"{error}. With this optimizer's weight decay there is a limit that asks for "
+                "neither: box_gap(module, inputs, labels, optimizer=..., loss=...) measures it",
+            )
+        raise
+
+
 def _gaps_by_norm(
-    best: multipliers.Multipliers, free: multipliers.Multipliers, deadline: Deadline
+    best: multipliers.Multipliers, free: Array, deadline: Deadline
 ) -> dict[str, float]:
     """Gap in each norm of the best of some multipliers.
 
@@ -253,24 +276,20 @@ def _gaps_by_norm(
     """
     program = best.program
     gradients = program.gradients
-    # The multipliers' combination J' lambda is computed once: its dual norm in each norm gives the
-    # gap there.
-    programs = [replace(program, norm=tensors.PARAMETER_NORMS[name]) for name in COMPARED]
+    tempered = multipliers.tempered_weights(program.margins, gradients.rivals)
     gaps = dict.fromkeys(COMPARED, 1.0)
-
-    def lower_gaps(weights: Array, combination: Tensor) -> None:
-        for other in programs:
-            gap = other.judge(weights, combination).gap
-            gaps[other.norm.name] = min(gaps[other.norm.name], gap)
-
-    lower_gaps(best.weights, best.combination)
-    lower_gaps(free.weights, free.combination)
     took = 0.0
-    for weights in multipliers.tempered_weights(program.margins, gradients.rivals):
+    for weights in itertools.chain([best.weights, free], tempered):
         if not deadline.allows(took):
             break
         began = time.perf_counter()
-        lower_gaps(weights, gradients.combine(program.theta, weights))
+        # Any multipliers bound the gap in any norm from above (gap(lambda) >= 0 for every lambda),
+        # and J' lambda, which takes the time, is the same in all norms.
+        combination = gradients.combine(program.theta, weights)
+        for name in COMPARED:
+            other = replace(program, norm=tensors.PARAMETER_NORMS[name])
+            gaps[name] = min(gaps[name], other.judge(weights, combination).gap)
         took = time.perf_counter() - began
+    # In the norm asked for, which may be none of these, the gap is the one that was searched for.
     gaps[program.norm.name] = best.gap
     return gaps

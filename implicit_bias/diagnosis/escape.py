@@ -24,7 +24,6 @@ import torch
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.findings import Thresholds
 from implicit_bias.diagnosis.function_space import flat_inputs, two_layer_relu
 from implicit_bias.modules.margins import Margins
@@ -41,22 +40,16 @@ class Escape:
     ----------
     pull : float
         Largest |u(w)| found; above 1 it suggests that a unit helps.
-    direction : ndarray of shape (D,)
-        That w, of norm 1.
     claimed : bool
         Whether a network with one more unit was found whose norm is smaller.
     saving : float
         The fraction by which it is smaller (than the network as it is, improved without the unit);
         0 where nothing is claimed.
-    unit : tuple of ndarray, shapes (D,) and (K,), or None
-        Weights into and out of the unit in that network, at smallest margin 1.
     """
 
     pull: float
-    direction: Array
     claimed: bool
     saving: float
-    unit: tuple[Array, Array] | None
 
 
 class TwoLayer(nn.Module):
@@ -79,15 +72,11 @@ class EscapeSearch:
     Attributes
     ----------
     suggests : float
-        A pull of more than 1 by this fraction makes a unit a candidate.
+        A pull of more than 1 by this fraction makes the unit of the largest pull a candidate.
     random_starts : int
         Local searches for the largest pull from random directions, and from so many samples.
     search_steps : int
         Steps of each, at most.
-    tried : int
-        Candidates that are tried, those of the largest pull.
-    same_direction : float
-        Candidates of a larger cosine are one.
     first_size : float
         Fraction of the network's norm that a new unit begins with.
     claimed : float
@@ -99,14 +88,12 @@ class EscapeSearch:
     halvings : int
         Steps towards the solution of a tangent program that are tried: 1, 1/2, 1/4, ...
     seconds : float
-        Time for all candidates.
+        Time for all programs.
     """
 
     suggests: float = 1e-3
     random_starts: int = 200
     search_steps: int = 100
-    tried: int = 2
-    same_direction: float = 0.99
     first_size: float = 1e-3
     claimed: float = 1e-5
     programs: int = 30
@@ -137,54 +124,34 @@ class EscapeSearch:
         X = flat_inputs(gradients)
         labels = (gradients.labels, gradients.classes)
 
-        # --- candidates: directions of large pull ---
-        # The pull a_n (N, K) of each sample, and the directions w (S, D) in which it is largest.
+        # --- the candidate: the direction of the largest pull ---
+        # The pull a_n (N, K) of each sample on the output weights of a new unit.
         table = torch.tensor(best.weights).to(X).reshape(len(X), -1)
         a = torch.einsum("nr,nrk->nk", table, gradients.combinations)
-        directions, pulls = self._largest_pulls(X, a)
-        order = pulls.argsort(descending=True).tolist()
-        first = directions[order[0]].cpu().numpy()
-        suggested = Escape(float(pulls[order[0]]), first, claimed=False, saving=0.0, unit=None)
-
-        candidates = list[int]()
-        for place in order:
-            if len(candidates) == self.tried or pulls[place] <= 1.0 + self.suggests:
-                break
-            cosines = directions[candidates] @ directions[place]
-            if not bool((cosines >= self.same_direction).any()):
-                candidates.append(place)
-        if not candidates:
+        w, pull = self._largest_pull(X, a)
+        suggested = Escape(pull, claimed=False, saving=0.0)
+        if pull <= 1.0 + self.suggests:
             return suggested
 
-        # --- claims ---
-        # A candidate is claimed only if the network with it, improved by the same programs as the
-        # network without it, has a smaller norm.
+        # --- the claim ---
+        # It is claimed only if the network with it, improved by the same programs as the network
+        # without it, has a smaller norm.
         deadline = deadline.within(self.seconds)
-        without, _ = self._improved(TwoLayer(hidden, output), X, labels, deadline)
-        for place in candidates:
-            w = directions[place]
-            # The new unit is small, balanced, and its output weights have the direction of u(w).
-            size = self.first_size * float(hidden.norm() + output.norm())
-            out = a.T @ (X @ w).relu()
-            wider = TwoLayer(
-                torch.cat([hidden, size * w[None]]),
-                torch.cat([output, size * (out / out.norm())[:, None]], dim=1),
-            )
-            norm, improved = self._improved(wider, X, labels, deadline)
-            if norm < without * (1.0 - self.claimed):
-                into = improved.hidden.detach().cpu().numpy()[-1]
-                out_of = improved.output.detach().cpu().numpy()[:, -1]
-                return Escape(
-                    pull=suggested.pull,
-                    direction=w.cpu().numpy(),
-                    claimed=True,
-                    saving=1.0 - norm / without,
-                    unit=(into, out_of),
-                )
+        without = self._improved_norm(TwoLayer(hidden, output), X, labels, deadline)
+        # The new unit is small, balanced, and its output weights have the direction of u(w).
+        size = self.first_size * float(hidden.norm() + output.norm())
+        out = a.T @ (X @ w).relu()
+        wider = TwoLayer(
+            torch.cat([hidden, size * w[None]]),
+            torch.cat([output, size * (out / out.norm())[:, None]], dim=1),
+        )
+        norm = self._improved_norm(wider, X, labels, deadline)
+        if norm < without * (1.0 - self.claimed):
+            return Escape(pull, claimed=True, saving=1.0 - norm / without)
         return suggested
 
-    def _largest_pulls(self, X: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        """Local maxima w (S, D) of |u(w)| on the sphere, and |u(w)| (S,).
+    def _largest_pull(self, X: Tensor, a: Tensor) -> tuple[Tensor, float]:
+        """Return the best w (D,) of some local maxima of |u(w)| on the sphere, and |u(w)|.
 
         |u| is convex in w where the gates are held. Each step is to the best point on the sphere
         for the linear function that touches |u| at w.
@@ -211,12 +178,13 @@ class EscapeSearch:
             unit = u / size.clamp_min(1e-300)[:, None]
             along = ((pre > 0).to(X) * (unit @ a.T)) @ X
             w = along / along.norm(dim=1, keepdim=True).clamp_min(1e-300)
-        return best, sizes
+        largest = int(sizes.argmax())
+        return best[largest], float(sizes[largest])
 
-    def _improved(
+    def _improved_norm(
         self, module: TwoLayer, X: Tensor, labels: tuple[Any, int | None], deadline: Deadline
-    ) -> tuple[float, TwoLayer]:
-        """Lower the norm at smallest margin 1 by tangent programs; return it, and the network.
+    ) -> float:
+        """Lower the norm at smallest margin 1 by tangent programs, and return it.
 
         The tangent program's solution says in which direction; a line search along it judges by the
         network itself, so what is returned is attained.
@@ -231,7 +199,7 @@ class EscapeSearch:
 
         at = at_margin_1(gradients.theta)
         if at is None:
-            return math.inf, module
+            return math.inf
         for _ in range(self.programs):
             if deadline.passed:
                 break
@@ -242,4 +210,4 @@ class EscapeSearch:
             if not best.size < at.size * (1.0 - self.progress):
                 break
             at = best
-        return at.size, TwoLayer(*at.gradients.parameters(at.theta).values())
+        return at.size

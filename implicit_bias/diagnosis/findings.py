@@ -87,13 +87,13 @@ class Code(StrEnum):
     NO_EXPONENTIAL_TAIL = "no-exponential-tail", Kind.OTHER_LIMIT
     OTHER_MARGIN = "other-margin", Kind.OTHER_LIMIT
     WEIGHT_DECAY = "weight-decay", Kind.OTHER_LIMIT
+    IN_THE_BOX = "in-the-box", Kind.OTHER_LIMIT
+    DECAY_HAS_HARDLY_ACTED = "decay-has-hardly-acted", Kind.OTHER_LIMIT
     UNKNOWN_LIMIT = "unknown-limit", Kind.OTHER_LIMIT
     OTHER_NORM = "other-norm", Kind.OTHER_LIMIT
     EPSILON = "epsilon", Kind.OTHER_LIMIT
-    SQUARES_UNDERFLOW = "squares-underflow", Kind.OTHER_LIMIT
     GRADIENT_OF_ZERO = "gradient-of-zero", Kind.OBSTACLE
     GRADIENT_OF_ROUNDING_ERRORS = "gradient-of-rounding-errors", Kind.OBSTACLE
-    DEFAULT_EPSILON = "default-epsilon", Kind.OBSTACLE
     ADAMS_MEMORY = "adams-memory", Kind.OBSTACLE
     LOGARITHMIC_RATE = "logarithmic-rate", Kind.RATE
     CONSTANT_RATE = "constant-rate", Kind.RATE
@@ -108,22 +108,18 @@ class Code(StrEnum):
     DEAD_UNITS = "dead-units", Kind.DETAIL
     MODULE_MISCLASSIFIES = "module-misclassifies", Kind.DETAIL
     DEGREE_0 = "degree-0", Kind.DETAIL
-    HALF_PRECISION = "half-precision", Kind.DETAIL
     LOSS_NOT_CHECKED = "loss-not-checked", Kind.CAVEAT
     TRAINING_MODE = "training-mode", Kind.CAVEAT
     DROPOUT = "dropout", Kind.CAVEAT
-    GRADIENT_HOOKS = "gradient-hooks", Kind.CAVEAT
     NOT_IN_OPTIMIZER = "not-in-optimizer", Kind.CAVEAT
     NO_GRADIENT = "no-gradient", Kind.CAVEAT
     LIMIT = "limit", Kind.WHICH_NORM
     MARGIN_AND_GAP = "margin-and-gap", Kind.WHICH_NORM
     MARGIN = "margin", Kind.WHICH_NORM
     NO_GAP_NEAR_ZERO = "no-gap-near-zero", Kind.WHICH_NORM
-    GRADIENT_DESCENT_IS_FAR = "gradient-descent-is-far", Kind.WHICH_NORM
     SEVERAL_NEAR_ZERO = "several-near-zero", Kind.WHICH_NORM
     WITHIN_NOISE = "within-noise", Kind.WHICH_NORM
     BOUNDS_OVERLAP = "bounds-overlap", Kind.WHICH_NORM
-    MARGIN_WITHOUT_GAP = "margin-without-gap", Kind.WHICH_NORM
     SEVERAL_FAVOURED = "several-favoured", Kind.WHICH_NORM
     REFERENCE_IS_AHEAD = "reference-is-ahead", Kind.WHICH_NORM
     RIVAL = "rival", Kind.WHICH_NORM
@@ -183,17 +179,12 @@ class Finding:
         return self._sentence("found")
 
     @property
-    def why(self) -> str:
-        """Why it matters; empty where the finding says so itself."""
-        return self._sentence("why")
-
-    @property
     def cure(self) -> str:
         """What to do; empty where there is nothing to do."""
         return self._sentence("cure")
 
     def __str__(self) -> str:
-        return "\n".join(filter(None, (self.found, self.why, self.cure)))
+        return "\n".join(filter(None, (self.found, self._sentence("why"), self.cure)))
 
 
 @dataclass(frozen=True)
@@ -212,13 +203,11 @@ class GapBounds:
     upper: float
     stopped: bool = False
 
-    @property
-    def margin_fraction(self) -> tuple[float, float]:
-        """Bounds on sqrt(1 - gap): of a linear module, its margin over the maximum."""
-        return math.sqrt(1.0 - self.upper), math.sqrt(1.0 - self.lower)
-
     def __str__(self) -> str:
-        return percent_bounds(self.lower, self.upper)
+        text = percent_bounds(self.lower, self.upper)
+        if self.stopped:
+            text += " (stopped)"
+        return text
 
 
 def warn(findings: Iterable[Finding], stacklevel: int) -> None:

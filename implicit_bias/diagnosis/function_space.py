@@ -11,10 +11,8 @@ linear                 <w, x>              l2 (and for theta in any other norm, 
 deep linear            W_L ... W_1 x       one output: l2; several, two layers: nuclear; deeper:
                                            Schatten 2/L, not convex. Theta in spectral:
                                            spectral, at any depth; nuclear: Schatten 1/L
-diagonal               (u^L - v^L) o x,    two layers: l1; deeper: l_(2/L), not convex
-                       u o v o x
-linear convolution     w_L * ... * w_1 * x two layers: l1 of the Fourier transform; deeper:
-of full width                              l_(2/L) of it, not convex
+diagonal               (u o u - v o v) o x two layers: l1; deeper: l_(2/L), not convex
+                       u_1 o ... o u_L o x
 gated, one hidden      sum_h <zeta_h,      sum_h ||zeta_h|| over the units
 layer                  z_h(x) x'>
 =====================  ==================  ====================================================
@@ -27,8 +25,7 @@ for every factorisation W = W_L ... W_1, and the singular value decomposition W 
 W_1 = S^(1/L) V', W_l = S^(1/L), W_L = U S^(1/L), if all inner widths are at least the rank of W. So
 the smallest m^L over the factorisations of W is ||W||_(p/L), whose p is 2 in l2, 1 in nuclear and
 infinite in spectral norm; scales of the layers multiply it by a constant. With fewer hidden
-units it is a lower bound still. An optimum has rank min(K - 1, D) at most, as the mean of the rows
-of W changes no margin and can be taken off (not in the papers; derived here).
+units it is a lower bound still.
 
 A module is recognised by what it computes alone: its outputs on the samples are compared with the
 family's predictor, at random parameters. Nothing is concluded from the names of its layers.
@@ -42,8 +39,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -56,11 +52,11 @@ from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.multipliers import TangentProgram
 from implicit_bias.modules.stationarity import active_units
 from implicit_bias.networks import Network
-from implicit_bias.norms import LInf, as_norm
-from implicit_bias.norms.tensors import PARAMETER_NORMS, up_to_scales
+from implicit_bias.norms import Norm, as_norm
+from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm, up_to_scales
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import NoGates
-from implicit_bias.solvers.base import Solution, SolveError
+from implicit_bias.solvers.base import Solution
 from implicit_bias.solvers.solve import solve
 
 # Exponent p of the norm of each layer's singular values, by the norm of theta.
@@ -112,6 +108,8 @@ class Point:
         The module.
     theta : Tensor of shape (P,)
         Its trained parameters.
+    norm : ParameterNorm
+        Their norm.
     draws : int
         Random parameters at which its outputs are compared with a predictor.
     samples : int
@@ -122,6 +120,7 @@ class Point:
 
     gradients: Margins
     theta: Tensor
+    norm: ParameterNorm
     draws: int = 3
     samples: int = 64
     same: float = 1e-9
@@ -184,16 +183,14 @@ def _product(at: Point) -> Tensor | None:
     """W_L ... W_1 of all parameters as matrices of shape (out, in); a vector is a row."""
     matrices = list[Tensor]()
     for part in at.parts:
-        if part.ndim == 0:
-            return None
-        if part.ndim == 1:
-            part = part[None]
+        if part.ndim < 2:
+            part = part.reshape(1, -1)
         matrices.append(part.flatten(1))
     return _chained(at, matrices)
 
 
 def _transposed_product(at: Point) -> Tensor | None:
-    """W_L' ... W_1' of matrices that are stored as (in, out)."""
+    """W_L' ... W_1' of matrices that are stored as (in, out), as in x @ A @ B."""
     if any(part.ndim != 2 for part in at.parts):
         return None
     return _chained(at, [part.T for part in at.parts])
@@ -218,13 +215,13 @@ def _vectors(at: Point) -> list[Tensor] | None:
     return [part.reshape(-1) for part in at.parts]
 
 
-def _difference_of_powers(at: Point, power: int) -> Tensor | None:
-    """u^L - v^L."""
+def _difference_of_squares(at: Point) -> Tensor | None:
+    """Compute u o u - v o v."""
     found = _vectors(at)
     if found is None or len(found) != 2:
         return None
     u, v = found
-    return (u**power - v**power)[None]
+    return (u * u - v * v)[None]
 
 
 def _entrywise_product(at: Point) -> Tensor | None:
@@ -235,100 +232,41 @@ def _entrywise_product(at: Point) -> Tensor | None:
     return torch.stack(found).prod(dim=0)[None]
 
 
-def _convolution(at: Point) -> Tensor | None:
-    """Whatever is linear in x, if |F beta| is the product of the |F w_l|."""
-    found = _vectors(at)
-    if found is None:
-        return None
-    beta = at.outputs(torch.eye(at.D).to(at.X))[:, 0]
-    moduli = torch.fft.fft(torch.stack(found)).abs().prod(dim=0)
-    # F(w * x) = Fw o Fx, so that F beta is the product of the F w_l up to phases, which depend on
-    # how the module pads and shifts.
-    if not at.close(torch.fft.fft(beta).abs(), moduli):
-        return None
-    return beta[None]
-
-
-@dataclass(frozen=True)
-class Family:
-    """A predictor <beta_k, x> that is linear in x.
-
-    Attributes
-    ----------
-    name : str
-        What it is called.
-    beta : callable
-        Returns beta (K, D) of a module at some parameters; None where shapes do not fit.
-    layers : int
-        L, the number of layers; 0 where it is the number of parameters.
-    """
-
-    name: str
-    beta: Callable[[Point], Tensor | None]
-    layers: int = 0
-
-    def predictor(self, at: Point, X: Tensor) -> Tensor | None:
-        """Compute the outputs (n, K) of inputs (n, D)."""
-        beta = self.beta(at)
-        if beta is None:
-            return None
-        return X @ beta.T
-
-    def norm_of_beta(self, at: Point, parameter_norm: str) -> str:
-        """Name the norm of beta whose power is the smallest 1/2 ||theta||^2; see the table above.
-
-        ``parameter_norm`` is that of theta, up to scales; "" of others, where there is none
-        that is known.
-        """
-        if self.name == "deep linear":
-            if len(at.parts) == 1:
-                return parameter_norm
-            if parameter_norm not in SCHATTEN:
-                return ""
-            if at.K == 1:
-                return "l2"  # a single row has one singular value
-            p = SCHATTEN[parameter_norm] / len(at.parts)
-            for name, exponent in SCHATTEN.items():
-                if p == exponent:
-                    return name
-            return f"Schatten {p:.3g}"
-        layers = self.layers or len(at.parts)
-        entries = "l1"
-        if layers > 2:
-            entries = f"l_{2 / layers:.3g}"
-        if self.name == "linear convolution":
-            return f"{entries} of the Fourier transform"
-        return entries
-
-
-FAMILIES: tuple[Family, ...] = (
-    Family("deep linear", _product),
-    Family("deep linear", _transposed_product),
-    Family("diagonal", partial(_difference_of_powers, power=2), 2),
-    Family("diagonal", partial(_difference_of_powers, power=3), 3),
-    Family("diagonal", partial(_difference_of_powers, power=4), 4),
-    Family("diagonal", _entrywise_product),
-    Family("linear convolution", _convolution),
+BetaOf: TypeAlias = Callable[[Point], Tensor | None]
+# Predictors that are linear in x, by the names of the table above.
+FAMILIES: tuple[tuple[str, BetaOf], ...] = (
+    ("deep linear", _product),
+    ("deep linear", _transposed_product),
+    ("diagonal", _difference_of_squares),
+    ("diagonal", _entrywise_product),
 )
 
 
-@dataclass(frozen=True)
-class FourierL1:
-    """Sum of the moduli of the discrete Fourier transform; its dual: the largest one over D."""
+def _norm_of_beta(family: str, at: Point, parameter_norm: str) -> str:
+    """Name the norm of beta whose power is the smallest 1/2 ||theta||^2; see the table above.
 
-    def value(self, coef: Array) -> float:
-        """Sum of moduli."""
-        return float(np.abs(np.fft.fft(coef.reshape(-1))).sum())
-
-    def dual(self, V: Array) -> float:
-        """Largest modulus over D: <b, v> = 1/D <Fb, Fv>."""
-        flat = V.reshape(-1)
-        return LInf().value(np.abs(np.fft.fft(flat))) / len(flat)
-
-    def atom(self, zeta: Any, shape: tuple[int, ...], cp: Any) -> Any:
-        """Write the norm in CVXPY."""
-        F = np.fft.fft(np.eye(math.prod(shape)))
-        return cp.sum(cp.norm(cp.vstack([F.real @ zeta, F.imag @ zeta]), 2, axis=0))
+    ``parameter_norm`` is that of theta, up to scales. "" of others, where there is none that is
+    known: scales of the layers multiply a norm of matrices by a constant; of others nothing is
+    known in any norm but l2.
+    """
+    layers = len(at.parts)
+    # The same inequalities entry by entry: 1/2 sum_l ||u_l||^2 >= L/2 sum_d |beta_d|^(2/L).
+    if family == "diagonal":
+        if at.norm != PARAMETER_NORMS["l2"]:
+            return ""
+        return "l1" if layers == 2 else f"l_{2 / layers:.3g}"
+    if layers == 1:
+        return parameter_norm
+    if parameter_norm not in SCHATTEN:
+        return ""
+    if at.K == 1:
+        return "l2"  # a single row has one singular value
+    # ||W||_(p/L) of the head; infinity over L is infinity, so that spectral stays spectral.
+    p = SCHATTEN[parameter_norm] / layers
+    for name, exponent in SCHATTEN.items():
+        if p == exponent:
+            return name
+    return f"Schatten {p:.3g}"
 
 
 @dataclass(frozen=True)
@@ -345,8 +283,8 @@ class ConvexNorm:
         The optimum of a two-class problem over that of the binary one.
     """
 
-    norm: Any
-    binary: Any
+    norm: Norm
+    binary: Norm
     of_two_classes: float
 
 
@@ -356,8 +294,6 @@ CONVEX: dict[str, ConvexNorm] = {
     "spectral": ConvexNorm(as_norm("spectral"), as_norm("l2"), 0.5**0.5),
     "l1": ConvexNorm(as_norm("l1"), as_norm("l1"), 1.0),
     "linf": ConvexNorm(as_norm("linf"), as_norm("linf"), 0.5),
-    # Of one output alone.
-    "l1 of the Fourier transform": ConvexNorm(FourierL1(), FourierL1(), 1.0),
 }
 
 
@@ -377,28 +313,28 @@ def in_function_space(
         Limit on the time of the solver, whose bounds are farther apart then.
     """
     gradients = program.gradients
-    in_l2 = program.norm == PARAMETER_NORMS["l2"]
-    parameter_norm = up_to_scales(program.norm)
     if is_gated(gradients.module):
-        if not in_l2:
+        if program.norm != PARAMETER_NORMS["l2"]:
             return None
         return _gated(program, max_seconds)
     if not _of_one_argument(gradients):
         return None
-    at = Point(gradients, program.theta)
-    for family in FAMILIES:
-        beta = family.beta(at)
-        if beta is None or not at.computes(family.predictor):
+    at = Point(gradients, program.theta, program.norm)
+    for family, beta_of in FAMILIES:
+        beta = beta_of(at)
+
+        def predictor(drawn: Point, X: Tensor, beta_of: BetaOf = beta_of) -> Tensor | None:
+            beta = beta_of(drawn)
+            return None if beta is None else X @ beta.T
+
+        if beta is None or not at.computes(predictor):
             continue
-        norm = family.norm_of_beta(at, parameter_norm)
-        name = family.name
-        if name == "deep linear" and len(at.parts) == 1:
-            name = "linear"
-        # Scales of the layers multiply a norm of matrices by a constant; of others nothing is
-        # known in any norm but l2.
-        if not norm or (family.name != "deep linear" and not in_l2):
+        norm = _norm_of_beta(family, at, up_to_scales(program.norm))
+        if not norm:
             return None
-        return _linear_predictor(at, name, norm, beta.cpu().numpy(), max_seconds)
+        if family == "deep linear" and len(at.parts) == 1:
+            family = "linear"
+        return _linear_predictor(at, family, norm, beta.cpu().numpy(), max_seconds)
     return None
 
 
@@ -415,7 +351,7 @@ def two_layer_relu(program: TangentProgram) -> tuple[Tensor, Tensor] | None:
     """Return the weights (H, D) and (K, H) of a module that computes output relu(hidden x)."""
     if not _of_one_argument(program.gradients):
         return None
-    at = Point(program.gradients, program.theta)
+    at = Point(program.gradients, program.theta, program.norm)
     if len(at.parts) != 2:
         return None
     first, last = at.parts
@@ -457,16 +393,10 @@ def _linear_predictor(
     solution = _solved(build, at.gradients, max_seconds)
     if isinstance(solution, str):
         return replace(found, obstacle=solution)
+    # The optimum of W with rows -w / 2 and w / 2 is that of w times a factor.
     bounds = solution.certificate
     scaled = replace(bounds, lower=factor * bounds.lower, upper=factor * bounds.upper)
-    found = replace(found, certificate=scaled)
-    # An optimum has rank min(K - 1, D) at most.
-    if name in ("nuclear", "spectral"):
-        width = min(min(part.shape) for part in at.parts)
-        if width < min(at.K - 1, at.D):
-            few = f"with {width} hidden units the module may not reach the optimum"
-            return replace(found, obstacle=few)
-    return found
+    return replace(found, certificate=scaled)
 
 
 def _gated(program: TangentProgram, max_seconds: float | None) -> FunctionSpace:
@@ -479,12 +409,14 @@ def _gated(program: TangentProgram, max_seconds: float | None) -> FunctionSpace:
         several = "networks of several outputs have units of rank one, which is not convex"
         return replace(found, obstacle=several)
     problem = network.architecture().problem(gradients.inputs[0].cpu().numpy(), gradients.labels)
-    # zeta is of the module's degree in theta, which is scaled to smallest margin 1.
+    # zeta_h = a_h w_h, and 1/2 (a_h^2 + |w_h|^2) >= |zeta_h|, with equality for balanced units. It
+    # is of the module's degree in theta, which is scaled to smallest margin 1.
     unit_norms = problem.group_norms(network.coef()) / program.scale**program.degree
     found = replace(found, value=float(unit_norms.sum()))
     solution = _solved(lambda: problem, gradients, max_seconds)
     if isinstance(solution, str):
         return replace(found, obstacle=solution)
+    # A unit of no weight is a KKT point by itself: no gradient moves it.
     dead = solution.active & ~active_units(unit_norms)
     return replace(found, certificate=solution.certificate, dead_units=int(np.count_nonzero(dead)))
 
@@ -502,10 +434,9 @@ def _solved(
     """
     if gradients.inputs[0].numel() * gradients.pairs.width > most_entries:
         return "the problem is too large to be solved in passing: use max_margin and solve"
-    try:
-        solution = solve(build(), max_seconds=max_seconds)
-    except (SolveError, ValueError) as error:  # no solver is installed; a class has no samples
-        return str(error)
+    if gradients.classes is not None and len(np.unique(gradients.labels)) < gradients.classes:
+        return "a class has no samples"
+    solution = solve(build(), max_seconds=max_seconds)
     if not solution.certificate.lower > 0:
         return solution.message
     return solution

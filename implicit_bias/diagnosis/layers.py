@@ -39,32 +39,26 @@ class Layer:
     ----------
     name : str
         Name of the parameter.
-    shape : tuple of int
-        Its shape.
     norm : float
         ||W||, the upper bound.
     lower : float
         Lower bound on the smallest norm of this layer at which all margins are at least 1; nan
-        where the margins are not linear in it, or the time was up (``method`` "stopped").
+        where the margins are not linear in it, or the time was up.
     direction : Tensor or None
         A change of W: adding it (or t times it, 0 < t < 1) lowers the norm without lowering the
         smallest margin, as long as no gate changes. None where none is known.
-    method : {"exact", "interior point", "level method", "stopped"} or None
-        Whether ``lower`` is the best bound; None where the margins are not linear in the layer.
     """
 
     name: str
-    shape: tuple[int, ...]
     norm: float
     lower: float
     direction: Tensor | None = field(repr=False)
-    method: multipliers.Method | None
 
     @property
     def gap(self) -> float:
         """KKT gap 1 - (lower / norm)^2 of this layer alone, in [0, 1]; nan without a bound.
 
-        Where ``method`` is not "exact" it is an upper bound, as ``lower`` may be too low.
+        It is an upper bound where the best multipliers are not found, as ``lower`` is too low then.
         """
         if math.isnan(self.lower) or not self.norm > 0:
             return math.nan
@@ -114,15 +108,13 @@ class LayerBounds:
             alone = whole.gradients.restricted([name], whole.theta)
             # The same margins as a function of this layer alone, in which they are of degree 1.
             program = multipliers.TangentProgram(alone, alone.theta, 1.0, whole.norm, whole.margins)
-            shape = tuple(alone.shapes[name])
             norm = program.size
-            if not deadline.allows(took):
-                layers.append(Layer(name, shape, norm, math.nan, None, "stopped"))
-                continue
-            linear = self._is_linear(alone, whole.margins)
-            took = time.perf_counter() - began
+            linear = False
+            if deadline.allows(took):
+                linear = self._is_linear(alone, whole.margins)
+                took = time.perf_counter() - began
             if not linear:
-                layers.append(Layer(name, shape, norm, math.nan, None, None))
+                layers.append(Layer(name, norm, math.nan, None))
                 continue
             best = multipliers.best_multipliers(
                 program,
@@ -132,11 +124,11 @@ class LayerBounds:
             )
             # The best w of the layer's program minus theta lowers the norm and keeps q >= 1. It is
             # in the module's own scale; 0 where theta is the best that is known.
-            change = whole.scale * (best.direction - alone.theta).reshape(shape)
+            change = whole.scale * (best.direction - alone.theta).reshape(alone.shapes[name])
             direction = None
             if bool(change.any()):
                 direction = change
-            layers.append(Layer(name, shape, norm, min(best.lower, norm), direction, best.method))
+            layers.append(Layer(name, norm, min(best.lower, norm), direction))
         return tuple(layers)
 
     def _is_linear(self, alone: Margins, margins: Array) -> bool:

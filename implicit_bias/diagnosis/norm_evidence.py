@@ -20,10 +20,9 @@ A norm is named by the first of three rules that applies:
    their lower bounds.
 2. "margin and gap": it is the only norm in which the gap is below that of the reference trainings,
    by bounds that do not overlap, and the margin above theirs.
-3. "margin": it is the only norm in which the margin is above that of the references. In all others
-   the margin is below theirs, or rose by far less: by a factor whose logarithm, and that of 1.01^L,
-   is at most a tenth. This is no evidence of the distance to a limit. It needs a module that was
-   trained at least as far as the references: while gradient descent goes on, the margin in l2
+3. "margin": it is the only norm in which the margin is above that of the references, and in all
+   others it is below theirs. This is no evidence of the distance to a limit. It needs a module that
+   was trained at least as far as the references: while gradient descent goes on, the margin in l2
    rises, and may fall in another norm, so that an earlier state seems to prefer that norm.
 
 **Noise.** Two trainings by one optimizer from two seeds differ in each norm's margin, too, by a
@@ -36,8 +35,7 @@ one reference the spread is unknown, which is one of the findings.
 
 **Rivals.** A margin that did not rise in a norm is no evidence against that norm if the reference
 may be near a limit in it, too: (1 - gap)^(-L/2), by which it can rise, is by the gap's lower bound
-less than the root of the largest factor. Nor is it against the norm of a known optimizer in which
-the reference is nearer to a limit than the module is.
+less than the root of the largest factor.
 """
 
 from __future__ import annotations
@@ -47,13 +45,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from implicit_bias.diagnosis.findings import (
-    GRADIENT_DESCENTS,
-    Code,
-    Finding,
-    GapBounds,
-    Thresholds,
-)
+from implicit_bias.diagnosis.findings import Code, Finding, GapBounds, Thresholds
 
 Evidence = Literal["limit", "margin and gap", "margin", "none"]
 
@@ -137,11 +129,6 @@ class NormRow:
             return False
         return None
 
-    @property
-    def stopped(self) -> bool:
-        """Whether a search was stopped by ``max_seconds``."""
-        return self.gap.stopped or (self.reference_gap is not None and self.reference_gap.stopped)
-
 
 @dataclass(frozen=True)
 class Conclusion:
@@ -160,135 +147,91 @@ class NormTable:
     ----------
     rows : sequence of NormRow
         A row for each norm.
-    own : str
-        The norm of the optimizer; empty without one.
     reached : sequence of float
         Smallest margins of the module and of each reference.
     degree : float
         L.
-    dwarfs : float
-        A margin rose by far less than another one where the logarithm of its factor is at most
-        this part of the other's ...
-    next_to_1 : float
-        ... as is that of this number for each unit of the degree: margins are over the power L of
-        the norm.
     as_far : float
         Of two trainings the smallest margins are alike if neither is above this times the other.
     """
 
     rows: Sequence[NormRow]
-    own: str
     reached: Sequence[float]
     degree: float
-    dwarfs: float = 10.0
-    next_to_1: float = 1.01
     as_far: float = 1.1
 
     def conclude(self) -> Conclusion:
         """Name the norm whose margin was maximised, or say why none can be named."""
-        # Rule 1.
+        # Rule 1: near 0 by the upper bound, and clearly below all others by their lower ones.
         nearest = min(self.rows, key=lambda row: row.gap.upper)
         gap = nearest.gap.upper
         near = gap <= Thresholds.near
-        also = [
-            row.norm
-            for row in self._others(nearest)
-            if gap > Thresholds.clearly_below * row.gap.lower
-        ]
+        also = list[str]()
+        for row in self._others(nearest):
+            if gap > Thresholds.clearly_below * row.gap.lower:
+                also.append(row.norm)
         if near and not also:
-            why = self._finding(Code.LIMIT, nearest, gap)
-            return Conclusion(nearest.norm, "limit", why)
+            return self._named(nearest, "limit", Code.LIMIT, gap)
+        # Without a reference there is nothing else that compares.
+        if nearest.reference_gap is None and near:
+            return self._none(Code.SEVERAL_NEAR_ZERO, nearest, gap, also)
         if nearest.reference_gap is None:
-            if near:
-                why = self._finding(Code.SEVERAL_NEAR_ZERO, nearest, gap, also)
-            elif self.own in GRADIENT_DESCENTS:
-                why = self._finding(Code.GRADIENT_DESCENT_IS_FAR, nearest, gap)
-            else:
-                why = self._finding(Code.NO_GAP_NEAR_ZERO, nearest, gap)
-            return Conclusion(None, "none", why)
+            return self._none(Code.NO_GAP_NEAR_ZERO, nearest, gap)
 
-        # Rule 2, and rule 3 where that names no norm.
-        beside = self._by_margin_and_gap()
-        if beside.best is not None:
-            return beside
-        return self._by_margin() or beside
-
-    def _by_margin_and_gap(self) -> Conclusion:
-        """Name the only norm in which the margin rose and the gap fell beside the references."""
+        # Rule 2: the norms in which the margin rose and the gap fell.
+        most = max(self.rows, key=lambda row: row.factor)
         favoured = [row for row in self.rows if row.favoured]
+        names = [row.norm for row in favoured]
         overlapping = [row.norm for row in self.rows if row.favoured is None]
-        names = list[str]()
-        if overlapping:
-            code = Code.BOUNDS_OVERLAP
-            names = overlapping
-        elif not any(row.rose for row in self.rows):
-            code = Code.WITHIN_NOISE
-        elif not favoured:
-            code = Code.MARGIN_WITHOUT_GAP
-        elif any(row.norm not in favoured[0].same for row in favoured[1:]):
-            code = Code.SEVERAL_FAVOURED
-            names = [row.norm for row in favoured]
-        else:
+        if favoured and not overlapping:
+            if any(row.norm not in favoured[0].same for row in favoured[1:]):
+                return self._none(Code.SEVERAL_FAVOURED, most, most.factor, names)
             return self._unless_rival(favoured[0], "margin and gap", Code.MARGIN_AND_GAP)
-        most = self._most_risen()
-        return Conclusion(None, "none", self._finding(code, most, most.factor, names))
 
-    def _by_margin(self) -> Conclusion | None:
-        """Name the norm whose margin rose where all others fell or rose by far less, if any."""
-        most = self._most_risen()
+        # Rule 3: the margin rose in one norm, at the cost of all others.
         others = self._others(most)
-        if not most.rose or not others:
-            return None
-        all_fell = all(row.fell for row in others)
-        # A factor within the noise may be as large as the noise. It is unknown of one reference.
-        noise = 1.0
-        if not math.isnan(most.spread):
-            noise = max(row.spread for row in others)
-        largest = noise * max(row.factor for row in others)
-        dwarfed = max(largest, self.next_to_1**self.degree) <= most.factor ** (1.0 / self.dwarfs)
-        if not (all_fell or dwarfed):
-            return None
-        if self.as_far * self.reached[0] < max(self.reached[1:]):
-            why = self._finding(Code.REFERENCE_IS_AHEAD, most, most.factor)
-            return Conclusion(None, "none", why)
-        return self._unless_rival(most, "margin", Code.MARGIN)
+        if most.rose and others and all(row.fell for row in others):
+            if self.as_far * self.reached[0] < max(self.reached[1:]):
+                return self._none(Code.REFERENCE_IS_AHEAD, most, most.factor)
+            return self._unless_rival(most, "margin", Code.MARGIN)
+        if overlapping:
+            return self._none(Code.BOUNDS_OVERLAP, most, most.factor, overlapping)
+        return self._none(Code.WITHIN_NOISE, most, most.factor)
 
-    def _unless_rival(self, named: NormRow, evidence: Evidence, code: Code) -> Conclusion:
+    def _unless_rival(self, row: NormRow, evidence: Evidence, code: Code) -> Conclusion:
         """Name a norm, unless the references may be near a limit in another one."""
-        for row in self._others(named):
-            assert row.reference_gap is not None
+        for other in self._others(row):
+            assert other.reference_gap is not None
             # factor^(1/2) > (1 - gap)^(-L/2), by which the reference's margin can rise.
-            at_limit = named.factor * (1.0 - row.reference_gap.lower) ** self.degree > 1.0
-            behind = row.norm == self.own and row.reference_gap.upper < row.gap.lower
-            if (at_limit and not row.fell) or behind:
-                why = self._finding(Code.RIVAL, named, named.factor, [row.norm])
-                return Conclusion(None, "none", why)
-        return Conclusion(named.norm, evidence, self._finding(code, named, named.factor))
-
-    def _most_risen(self) -> NormRow:
-        return max(self.rows, key=lambda row: row.factor)
+            at_limit = row.factor * (1.0 - other.reference_gap.lower) ** self.degree > 1.0
+            if at_limit and not other.fell:
+                return self._none(Code.RIVAL, row, row.factor, [other.norm])
+        return self._named(row, evidence, code, row.factor)
 
     def _others(self, row: NormRow) -> list[NormRow]:
         """Norms that compete with one: not those that are the same on these parameters."""
         return [each for each in self.rows if each is not row and each.norm not in row.same]
 
-    def _finding(
-        self, code: Code, row: NormRow, value: float, names: Sequence[str] = ()
-    ) -> Finding:
-        details = {"norm": row.norm, "reached": self.reached[0]}
-        return Finding(code, value, tuple(names), details)
+    def _named(self, row: NormRow, evidence: Evidence, code: Code, value: float) -> Conclusion:
+        return Conclusion(row.norm, evidence, Finding(code, value, details={"norm": row.norm}))
 
-    def caveats(self, evidence: Evidence) -> list[Finding]:
+    def _none(
+        self, code: Code, row: NormRow, value: float, names: Sequence[str] = ()
+    ) -> Conclusion:
+        details = {"norm": row.norm, "reached": self.reached[0]}
+        return Conclusion(None, "none", Finding(code, value, tuple(names), details))
+
+    def caveats(self) -> list[Finding]:
         """Say what the references lack: others of them, steps, or time for the search."""
         found = list[Finding]()
         references = self.reached[1:]
         if len(references) == 1:
             found.append(Finding(Code.ONE_REFERENCE))
-        if references and evidence != "margin":
-            least = min(references)
-            if self.reached[0] > self.as_far * least:
-                details = {"reached": self.reached[0]}
-                found.append(Finding(Code.REFERENCE_IS_BEHIND, least, details=details))
-        if any(row.stopped for row in self.rows):
+        if references and self.reached[0] > self.as_far * min(references):
+            details = {"reached": self.reached[0]}
+            found.append(Finding(Code.REFERENCE_IS_BEHIND, min(references), details=details))
+        gaps = [row.gap for row in self.rows]
+        gaps += [row.reference_gap for row in self.rows if row.reference_gap is not None]
+        if any(gap.stopped for gap in gaps):
             found.append(Finding(Code.STOPPED))
         return found

@@ -6,6 +6,7 @@ leaves the module as it is: parameters, gradients, mode, precision.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.validation import Array, check_count, check_flag, check_number
+from implicit_bias.base.validation import check_count, check_flag
 from implicit_bias.diagnosis.checks import check
 from implicit_bias.diagnosis.findings import warn
 from implicit_bias.modules.evaluate import as_arguments, as_module, evaluating
@@ -47,15 +48,12 @@ class Recorder:
     gaps : bool
         Whether to find the gaps, too: margins alone cost one forward pass a point, gaps the
         solution of a convex program a norm.
-    seconds : float
-        Limit on the time that the multipliers of one point may take in one norm, where they are
-        not found exactly: the gap is an upper bound then.
     leading : bool
         Whether to measure the leading part of the module, as `diagnose` does. The table has a
         column ``rest`` then: how large the rest is beside it.
     max_seconds : float, optional
-        Limit on the time of all searches of one point together, which its norms share equally;
-        where it stops one, its bound so far counts.
+        Limit on the time of all searches of one point together, which its norms share equally,
+        by default 25 seconds a norm; where it stops one, its bound so far counts.
 
     Attributes
     ----------
@@ -98,17 +96,14 @@ class Recorder:
         norms: Sequence[tensors.GivenNorm | Optimizer | Sequence[Optimizer]] | str = ("l2", "linf"),
         *,
         gaps: bool = True,
-        seconds: float = 10.0,
         leading: bool = False,
         max_seconds: float | None = None,
     ) -> None:
-        check_number(seconds, "seconds", "[0, inf]")
         check_flag(gaps, "gaps")
         check_flag(leading, "leading")
         Deadline.asked(max_seconds)
         self.module = as_module(module)
         self.gaps = gaps
-        self.seconds = seconds
         self.leading = leading
         self.max_seconds = max_seconds
         asked = tensors.one_or_several(norms)
@@ -120,28 +115,15 @@ class Recorder:
         self.norms = {norm.name: norm for norm in found}
         if not found or len(self.norms) < len(found):
             raise ValueError(f"norms must name at least one, and none twice, got {asked}")
-        self.columns = ["min_margin", "error"]
-        if leading:
-            self.columns.append("rest")
-        for name in self.norms:
-            self.columns.append(f"margin_{name}")
-            if gaps:
-                self.columns.append(f"gap_{name}")
-        with one_thread_if_small(self.module, inputs), evaluating(self.module):
-            own = list[Tensor | Array]()
-            for given in as_arguments(inputs, self.module):
-                # The loop may write into what it passes.
-                if isinstance(given, Tensor):
-                    own.append(given.detach().clone())
-                else:
-                    own.append(given.copy())
+        with one_thread_if_small(self.module, inputs), evaluating(self.module) as (copied, _):
+            # The loop may write into what it passes.
+            own = copy.deepcopy(as_arguments(inputs, self.module))
             optimizers = [one for norm in asked for one in each_of(norm)]
             # A loop that trains has its module in training mode, so modes are no news.
-            checked = check(
-                self.module, tuple(own), labels, {}, optimizers, norms=found, leading=leading
+            self.subject, findings = check(
+                copied, own, labels, {}, optimizers, norms=found, leading=leading
             )
-        self.subject = checked.subject
-        warn(checked.findings, stacklevel=2)
+        warn(findings, stacklevel=2)
         self.rows: list[dict[str, float]] = []
 
     def _norm(
@@ -181,10 +163,10 @@ class Recorder:
         started = time.perf_counter()
         with (
             one_thread_if_small(self.module, self.subject.gradients.inputs),
-            evaluating(as_module(self.module)),
+            evaluating(as_module(self.module)) as (copied, _),
         ):
             # The module was checked at the start. Now only its parameters are read again.
-            subject = self.subject.reread()
+            subject = self.subject.reread(copied)
             row = {"step": step, "min_margin": subject.min_margin, "error": subject.error}
             if self.leading:
                 row["rest"] = subject.rest
@@ -192,7 +174,7 @@ class Recorder:
                 row[f"margin_{name}"] = subject.normalised_margin(norm)
                 if self.gaps:
                     deadline = Deadline.asked(self.max_seconds).sooner(1.0 / len(self.norms))
-                    row[f"gap_{name}"] = subject.gap(norm, deadline, self.seconds)
+                    row[f"gap_{name}"] = subject.gap(norm, deadline)
         self.rows.append(row)
         self.last_seconds = time.perf_counter() - started
         return row
@@ -207,7 +189,7 @@ class Recorder:
         """
         import pandas as pd
 
-        return pd.DataFrame(self.rows, columns=["step", *self.columns])
+        return pd.DataFrame(self.rows)
 
     def plot(self) -> Figure:
         """Draw margins and gaps against the steps.
@@ -219,8 +201,8 @@ class Recorder:
         ValueError
             Nothing is recorded.
         """
-        from implicit_bias import report
+        from implicit_bias.report.figures.recorder import draw_recorder
 
         if not self.rows:
             raise ValueError("nothing is recorded yet: call record(step) in the loop")
-        return report.draw_recorder(self.frame(), tuple(self.norms), gaps=self.gaps)
+        return draw_recorder(self.frame(), tuple(self.norms), gaps=self.gaps)

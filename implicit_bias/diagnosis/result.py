@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import html
-import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from implicit_bias.base.validation import Array, check_count, detached
-from implicit_bias.base.wording import html_table, number, percent, percent_bounds
+from implicit_bias.diagnosis.box import BoxLimit
 from implicit_bias.diagnosis.escape import Escape
 from implicit_bias.diagnosis.findings import (
     WORDS,
@@ -64,8 +61,6 @@ class Diagnosis:
         ends on kinks, and torch differentiates one side alone. The same as ``gap`` without kinks.
     method : {"exact", "interior point", "level method", "stopped"}
         How the multipliers were found; "stopped" is what was known at ``max_seconds``.
-    gap_of_loss : float
-        The gap of the loss's own weights, which training has for free.
     margins : ndarray of shape (N,) or (N, K)
         Margins; inf at the labels, which have none.
     multipliers : ndarray of shape (N,) or (N, K)
@@ -79,17 +74,16 @@ class Diagnosis:
         One more unit of a two-layer ReLU network; None for others, and where no KKT point is near.
     function_space : FunctionSpace or None
         The predictor beside the optimum of its own norm, where the module is recognised.
+    box : BoxLimit or None
+        Where the weights are in the limit with weight decay, of optimizer objects that have it and
+        a ``loss`` that is a function of outputs and targets; None without.
     checks : tuple of Finding
         What was found of the module and of its training, as `findings`.
-    excluded : tuple of str
-        Names of parameters that do not count in ||theta||.
     seconds : float
         Wall time.
     trained_by : str
         The optimizers whose norm this is, with what their limit depends on; empty where they
         are not known, or converge elsewhere.
-    images : ndarray or None
-        The module's first input where it is of images, shape (N, 1 or 3, height, width).
     rest : float or None
         Of a leading part f_L of the module f: largest ``abs(f - f_L)`` on the samples over the
         largest ``abs(f_L)``. None where the module itself was measured.
@@ -114,28 +108,22 @@ class Diagnosis:
     gap_lower: float
     gap_across_kinks: float
     method: Method
-    gap_of_loss: float
     margins: Array
     multipliers: Array
     gaps: Mapping[str, float]
     layers: tuple[Layer, ...]
     escape: Escape | None
     function_space: FunctionSpace | None
+    box: BoxLimit | None
     checks: tuple[Finding, ...]
-    excluded: tuple[str, ...]
     seconds: float
     trained_by: str = ""
     rest: float | None = None
-    images: NDArray[np.generic] | None = None
-
-    @property
-    def bounds(self) -> dict[str, tuple[float, float]]:
-        """Lower bound and norm of each layer at smallest margin 1, by the parameter's name."""
-        return {layer.name: (layer.lower, layer.norm) for layer in self.layers}
 
     @property
     def farthest_layer(self) -> Layer | None:
         """The layer of the largest KKT gap of its own; None where the gap of one is not known."""
+        # A layer without a bound may be the farthest one.
         if any(math.isnan(layer.gap) for layer in self.layers):
             return None
         return max(self.layers, key=lambda layer: layer.gap, default=None)
@@ -149,14 +137,6 @@ class Diagnosis:
         return layer.direction
 
     @property
-    def support(self) -> NDArray[np.int64]:
-        """Pairs (or samples) of a positive multiplier, as indices, shape (S, 2) or (S,)."""
-        places = np.argwhere(self.multipliers > 0)
-        if self.multipliers.ndim == 1:
-            return places[:, 0]
-        return places
-
-    @property
     def sample_shares(self) -> Array:
         """Fraction of the multipliers that each sample has, shape (N,).
 
@@ -164,6 +144,7 @@ class Diagnosis:
         proportions, so this is what the network remembers of each sample. Samples of fraction 0
         could be left out.
         """
+        # v = J' lambda is a multiple of theta at a KKT point in l2.
         weights = self.multipliers.reshape(len(self.multipliers), -1).sum(axis=1)
         return np.asarray(weights / (weights.sum() or 1.0))
 
@@ -205,30 +186,31 @@ class Diagnosis:
         what makes the numbers mean less, and what they are about.
         """
         standing = self._standing()
-        # At a KKT point the next question is whether it is the optimum.
         arrived = standing.code is Code.KKT_POINT
-        beyond = list[Finding]()
-        if arrived:
-            beyond = self._beyond_the_kkt_point()
+        predictor = self._of_predictor()
         important = list[Finding]()
         others = list[Finding]()
         for check in self.checks:
-            kind = check.code.kind
-            # At a KKT point it is of less interest what would keep a training from getting there.
-            if arrived and kind is Kind.RATE:
-                continue
-            obstacle = check.code.blocks and (check.code.warns or not arrived)
-            if kind is Kind.ABOUT or obstacle:
+            if check.code.kind is Kind.ABOUT or check.code.blocks:
                 important.append(check)
             else:
                 others.append(check)
-        return (standing, *beyond, *important, *self._details(), *others)
+        if arrived:
+            # Nothing keeps a training from where it is, unless its limit is another one: the next
+            # question is whether the KKT point is the optimum.
+            important = [check for check in important if check.code.kind is not Kind.OBSTACLE]
+            others = [check for check in others if check.code.kind is not Kind.RATE]
+            if self.escape is not None and self.escape.claimed:
+                important.append(Finding(Code.ONE_MORE_UNIT, self.escape.saving))
+        if any(check.code.kind is Kind.OTHER_LIMIT for check in important):
+            # The optimum is of a problem that this training does not solve.
+            return (standing, *important, *predictor, *self._details(), *others)
+        return (standing, *predictor, *important, *self._details(), *others)
 
     def _standing(self) -> Finding:
         """Say how near the module is to a KKT point, of which norm."""
         # With gradients across kinks a KKT point may be nearer than with those at the weights.
         gap = min(self.gap, self.gap_across_kinks)
-        lower = min(self.gap_lower, self.gap_across_kinks)
         bounds = {"norm": self.norm, "gap": GapBounds(self.gap_lower, self.gap)}
         if self.gap <= Thresholds.at:
             return Finding(Code.KKT_POINT, self.gap, details=bounds)
@@ -236,6 +218,7 @@ class Diagnosis:
         # Gaps of two norms compare only where one is near 0 and clearly below the other.
         other = min(others, key=self.gaps.__getitem__, default=None)
         if other is not None:
+            lower = min(self.gap_lower, self.gap_across_kinks)
             clearly_nearer = min(Thresholds.near, Thresholds.clearly_below * lower)
             if self.gaps[other] <= clearly_nearer:
                 names = {"other": other, "descent": WORDS["descents"].get(other, other)}
@@ -243,14 +226,12 @@ class Diagnosis:
                 return Finding(Code.OTHER_NORM_IS_NEARER, self.gaps[other], details=details)
         if gap <= Thresholds.near:
             return Finding(Code.NEAR, gap, details=bounds)
-        if lower <= Thresholds.near:
+        if min(gap, self.gap_lower) <= Thresholds.near:
             return Finding(Code.PERHAPS_NEAR, gap, details=bounds)
         return Finding(Code.FAR, gap, details=bounds)
 
-    def _beyond_the_kkt_point(self) -> list[Finding]:
-        """Say whether the KKT point is the optimum, as far as that is known."""
-        if self.escape is not None and self.escape.claimed:
-            return [Finding(Code.ONE_MORE_UNIT, self.escape.saving)]
+    def _of_predictor(self) -> list[Finding]:
+        """Say how far the predictor is above the certified optimum of its own norm, if known."""
         space = self.function_space
         if space is None or math.isnan(space.excess):
             return []
@@ -286,27 +267,26 @@ class Diagnosis:
         Where nothing is, how to train longer.
         """
         standing, *others = self.findings
-        arrived = standing.code is Code.KKT_POINT
-        cures = [standing.cure]
-        for finding in others:
-            if finding.code.blocks and (finding.code.warns or not arrived):
-                cures.append(finding.cure)
+        cures = [standing.cure, *(finding.cure for finding in others if finding.code.blocks)]
         if not any(cures):
             cures = [finding.cure for finding in others if finding.code.kind is Kind.RATE]
         return "\n".join(cure for cure in dict.fromkeys(cures) if cure)
 
     @property
     def verdict(self) -> str:
-        """Three lines at most: where the module is, what matters most of it, what to do."""
+        """Three lines at most: where the module is, what matters most of it, what to do.
+
+        The first line is about the predictor where its own norm has a certified optimum.
+        """
         standing, *others = self.findings
         lines = [standing.found]
-        if others and others[0].code.kind is not Kind.RATE:
+        if others and others[0].code in (Code.AT_OPTIMUM, Code.ABOVE_OPTIMUM):
+            lines = [others[0].found, standing.found]
+        elif others and others[0].code.kind is not Kind.RATE:
             lines.append(others[0].found)
-        for cure in (self.advice, *(finding.cure for finding in others[:2])):
-            if cure:
-                lines.append(cure.splitlines()[0])
-                break
-        return "\n".join(lines)
+        cures = [self.advice, *(finding.cure for finding in others[:2])]
+        lines += list(filter(None, cures))[:1]
+        return "\n".join(line.splitlines()[0] for line in lines)
 
     def __str__(self) -> str:
         return self.verdict
@@ -321,75 +301,23 @@ class Diagnosis:
             f"min_margin={self.min_margin:.4g}, {gap})"
         )
 
-    def _repr_html_(self) -> str:
-        """Build tables for a notebook."""
-        measures = [
-            ("trained by", self.trained_by),
-            ("degree", number(self.degree)),
-            ("smallest margin", number(self.min_margin)),
-            ("normalised margin", number(self.normalised_margin)),
-            (f"KKT gap in {self.norm}", percent_bounds(self.gap_lower, self.gap)),
-            ("KKT gap across kinks", "≤ " + percent(self.gap_across_kinks)),
-            ("KKT gap of the loss's weights", percent(self.gap_of_loss)),
-        ]
-        if self.rest is not None:
-            measures.append(("remainder beside the leading part", percent(self.rest)))
-        for norm, gap in self.gaps.items():
-            if norm != self.norm:
-                measures.append((f"KKT gap in {norm}", "≤ " + percent(gap)))
-        space = self.function_space
-        if space is not None:
-            measures.append((f"{space.family}: {space.norm}", number(space.value)))
-            measures.append(("excess", space.obstacle or percent(space.excess)))
-        layers = [
-            (layer.name, number(layer.lower), number(layer.norm), percent(layer.gap))
-            for layer in self.layers
-        ]
-        samples = [
-            (str(n), percent(share, space=" "), classes)
-            for n, share, classes in self.largest_shares()
-        ]
-        page = [
-            f"<p><b>{html.escape(self.verdict)}</b></p>",
-            html_table(("measure", "value"), measures),
-            html_table(("layer", "lower bound", "norm", "KKT gap"), layers),
-            html_table(("sample", "fraction of the multipliers", "classes"), samples),
-        ]
-        if self.images is not None:
-            file = io.BytesIO()
-            self.plot_support().savefig(file, format="png")
-            source = base64.b64encode(file.getvalue()).decode()
-            page.append(f'<img alt="these samples" src="data:image/png;base64,{source}">')
-        page += [f"<p>{html.escape(str(finding))}</p>" for finding in self.findings[1:]]
-        return f"<div>{''.join(page)}</div>"
-
     def plot(self) -> Figure:
         """Draw margins with their multipliers, gaps by norm, and the layers' bounds if any."""
-        from implicit_bias import report
+        from implicit_bias.report.figures.diagnosis import draw_diagnosis
 
-        return report.draw_diagnosis(self)
+        return draw_diagnosis(self)
 
-    def plot_support(self, images: Tensor | ArrayLike | None = None, count: int = 16) -> Figure:
+    def plot_support(self, images: Tensor | ArrayLike, count: int = 16) -> Figure:
         """Draw the samples of the largest shares, with these, and the class each is held against.
 
         Parameters
         ----------
         images : Tensor or array_like of shape (N, height, width), (N, 1 or 3, height, width)
-            The inputs of the diagnosis as images, each brought to the range of its own values; by
-            default the inputs themselves, if they are images.
+            The samples as images, each brought to the range of its own values.
         count : int
             How many samples, at most.
-
-        Raises
-        ------
-        ValueError
-            Another number of samples, or no images.
         """
-        from implicit_bias import report
+        from implicit_bias.report.figures.diagnosis import draw_support
 
         check_count(count, "count")
-        if images is None:
-            images = self.images
-        if images is None:
-            raise ValueError("the inputs are no images: pass these as images=")
-        return report.draw_support(self, np.asarray(detached(images)), count)
+        return draw_support(self, np.asarray(detached(images)), count)

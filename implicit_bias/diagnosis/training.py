@@ -5,8 +5,9 @@ finding                          what the training converges to instead
 ===============================  ==================================================================
 a loss without exponential tail  no limit in direction, or another one (`loss_tail`)
 weight decay                     a KKT point of the loss over a ball, or of the penalised loss
+                                 (`box`)
 an unknown or another norm       a KKT point in that norm
-an underflowed gradient          none: the gradient is 0, or its direction is rounding errors
+a gradient that underflows       none: the gradient is 0, or its direction is rounding errors
 eps above the gradients          the limit of gradient descent, as steps are g / eps
 Adam's memory                    not known: it is no sign descent (`modules.optimizers`)
 ===============================  ==================================================================
@@ -23,8 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from implicit_bias.diagnosis.box import BoxLimit
 from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, WORDS, Code, Finding
-from implicit_bias.diagnosis.loss_tail import OF_OTHER_TARGETS, JudgedLoss, Loss, loss_at
+from implicit_bias.diagnosis.loss_tail import JudgedLoss
 from implicit_bias.modules import optimizers
 from implicit_bias.modules.multipliers import loss_weights
 from implicit_bias.modules.subject import Subject
@@ -71,25 +73,26 @@ def limit_of(module: nn.Module, norm: ParameterNorm | None, optimizer: object) -
     """
     if optimizer is None:
         return Limit(norm or PARAMETER_NORMS["l2"], "", ())
-    decay = tuple(_weight_decay(optimizer))[:1]
     try:
         own = optimizers.geometry_of(optimizer, module)
     except optimizers.OptimizerError as error:  # a norm that is asked for does without
         if norm is None:
             raise
         unknown = Finding(Code.UNKNOWN_LIMIT, details={"norm": norm.name, "error": error})
-        return Limit(norm, "", (unknown, *decay))
+        return Limit(norm, "", (unknown,))
+    # The optimizer's own norm, or another one, of which the training is no steepest descent.
     if norm is None or norm == own.norm:
-        return Limit(own.norm, own.words, decay)
+        return Limit(own.norm, own.words, ())
     names = {"optimizer": own.words, "own": own.norm.name, "norm": norm.name}
-    return Limit(norm, "", (Finding(Code.OTHER_NORM, details=names), *decay))
+    return Limit(norm, "", (Finding(Code.OTHER_NORM, details=names),))
 
 
-def _weight_decay(optimizer: object) -> Iterator[Finding]:
-    """Find weight decay, and what a training with it minimises.
+def weight_decay(optimizer: object, box: BoxLimit | None = None) -> Iterator[Finding]:
+    """Find weight decay, what a training with it minimises, and how far that has got.
 
     Decay apart from the gradients (AdamW, Muon) keeps the weights in a ball of the steps' norm:
-    Xie and Li (2024), Chen, Li and Liu (2025). SGD's is a penalty.
+    Xie and Li (2024), Chen, Li and Liu (2025). SGD's is a penalty. Which problem describes the
+    weights, that one or the margin problem, is a matter of how far decay has acted.
     """
     for group in optimizers.groups_of(optimizer):
         decay = float(group.get("weight_decay", 0.0))
@@ -100,27 +103,17 @@ def _weight_decay(optimizer: object) -> Iterator[Finding]:
             kind = "singular-values"
         elif group.get("decoupled_weight_decay"):
             kind = "entries"
-        aim = WORDS["aims"][kind].format(most=1.0 / decay, half=decay / 2.0)
-        yield Finding(Code.WEIGHT_DECAY, decay, details={"aim": aim})
-
-
-@dataclass(frozen=True)
-class Group:
-    """Parameters to which an optimizer applies one epsilon.
-
-    Attributes
-    ----------
-    optimizer : object
-        The optimizer, or its class or name.
-    options : dict from str to object
-        The parameter group, as torch has it.
-    norms : dict from Tensor to float
-        Euclidean norm of the mean loss's gradient in each parameter that is measured.
-    """
-
-    optimizer: object
-    options: dict[str, Any]
-    norms: dict[Tensor, float]
+        details = {"aim": WORDS["aims"][kind].format(most=1.0 / decay, half=decay / 2.0)}
+        if box is None or box.describes is None:
+            yield Finding(Code.WEIGHT_DECAY, decay, details=details)
+        elif box.describes:
+            score = box.score
+            if math.isnan(score):
+                score = box.penalty_score
+            yield Finding(Code.IN_THE_BOX, box.decayed, details={**details, "score": score})
+        else:
+            yield Finding(Code.DECAY_HAS_HARDLY_ACTED, box.decayed, details=details)
+        return
 
 
 @dataclass(frozen=True)
@@ -129,21 +122,20 @@ class TrainingTest:
 
     Attributes
     ----------
-    rounded : float
-        Gradients that miss their sum, 0, by this fraction of the largest are rounding errors.
-    above_least : float
-        An epsilon can be far below the gradients, and above those whose squares lose digits, where
-        gradients are this many times the least whose squares have digits.
     short : float
         Adam is no sign descent where gradients are a smaller fraction of those that it remembers.
     """
 
-    rounded: float = 0.5
-    above_least: float = 1e4
     short: float = 0.1
 
     def findings(
-        self, subject: Subject, limit: Limit, optimizer: object, loss: object, judged: JudgedLoss
+        self,
+        subject: Subject,
+        limit: Limit,
+        optimizer: object,
+        loss: object,
+        judged: JudgedLoss,
+        box: BoxLimit | None = None,
     ) -> list[Finding]:
         """Find what is known of a training: of its loss, its optimizer and their last gradients.
 
@@ -154,22 +146,25 @@ class TrainingTest:
         limit : Limit
             What `limit_of` found of the optimizer.
         optimizer : torch.optim.Optimizer, its class, its name, a sequence of optimizers, or None
-            What trained the module; of a class or a name the epsilon is taken to be the default.
+            What trained the module.
         loss : str, MarginLoss, callable or None
             What was minimised; None is cross-entropy of many classes, the logistic loss of two.
         judged : JudgedLoss
             What `judge_loss` found of it.
+        box : BoxLimit or None
+            Where the module is in the limit with weight decay.
         """
         known = limit.trained_by or optimizer is None
-        found = list(limit.findings)
+        found = [*weight_decay(optimizer, box), *limit.findings]
         if judged.refusal is not None:
             name = optimizers.name_of(loss)
             if isinstance(loss, MarginLoss):
                 name = loss.name
-            found.insert(0, Finding(judged.refusal, details={"loss": name}))
+            found.append(Finding(judged.refusal, details={"loss": name}))
         elif known and not judged.logarithm:
             # Of the logarithm of a loss the gradient neither vanishes nor is it rounding errors.
-            found += self._gradients(subject.itself, optimizer, loss)
+            found += _lost_gradient(subject.itself, loss)
+            found += self._small_gradients(subject.itself, optimizer)
         if not any(finding.code.blocks for finding in found):
             rate = Code.CONSTANT_RATE
             if limit.norm.name in GRADIENT_DESCENTS and not judged.logarithm:
@@ -177,141 +172,87 @@ class TrainingTest:
             found.append(Finding(rate))
         return found
 
-    def _gradients(self, subject: Subject, optimizer: object, loss: object) -> Iterator[Finding]:
-        """Find what brings a training to a halt at the parameters as they are."""
-        gradients = subject.gradients
-        trained = dict[str, nn.Parameter]()
-        for name, p in gradients.module.named_parameters():
-            if name in gradients.shapes:
-                trained[name] = p
-        dtype = next(iter(trained.values())).dtype
-        fault = self._fault(loss, subject.min_margin, gradients.classes, dtype)
-        if fault is not None:
-            precision = {"dtype": str(dtype).removeprefix("torch.")}
-            yield Finding(fault, subject.min_margin, details=precision)
+    def _small_gradients(self, subject: Subject, optimizer: object) -> Iterator[Finding]:
+        """Find an optimizer that divides gradients by their size, and does not see it.
 
-        # What follows concerns optimizers that divide gradients by their size.
-        groups = list[Group]()
+        Its epsilon is above all of them, or they are small beside those that it remembers. Sizes
+        are root mean squares of the entries where steps are divided by those of each entry, and
+        Euclidean norms where they are divided by that of the matrix (Muon).
+        """
+        norms = dict[Tensor, float]()
+        fractions = list[float]()
         for one in optimizers.each_of(optimizer):
-            known = optimizers.groups_of(one)
-            for options in known or optimizers.default_groups(one, trained.values()):
-                if "eps" in options:
-                    groups.append(Group(one, options, {}))
-        if not groups:
-            return
-        norms = self._gradient_norms(subject, trained)
-        for group in groups:
-            for p in group.options["params"]:
-                if p in norms:
-                    group.norms[p] = norms[p]
-        groups = [group for group in groups if group.norms]
-
-        epsilon = self._epsilon(groups)
-        if epsilon is not None:
-            yield epsilon
-            return
-        fraction = _fraction_of_memory(groups)
-        if fraction < self.short:
-            yield Finding(Code.ADAMS_MEMORY, fraction)
-
-    def _gradient_norms(
-        self, subject: Subject, trained: dict[str, nn.Parameter]
-    ) -> dict[Tensor, float]:
-        """Euclidean norm of the mean loss's gradient in each parameter.
-
-        The loss's weights are known up to a factor: the largest of exp(-q_nk) / (1 + sum_k
-        exp(-q_nk)) over the number of samples.
-        """
-        gradients = subject.gradients
-        q = subject.margins.reshape(len(gradients.labels), -1)
-        log_total = np.logaddexp(0.0, np.logaddexp.reduce(-q, axis=1))
-        largest = math.exp((-q.min(axis=1) - log_total).max()) / len(q)
-        weights = loss_weights(subject.margins, gradients.rivals)
-        slopes = gradients.parameters(gradients.combine(gradients.theta, weights))
-        return {p: largest * float(slopes[name].norm()) for name, p in trained.items()}
-
-    def _fault(
-        self, loss: object, margin: float, classes: int | None, dtype: torch.dtype
-    ) -> Code | None:
-        """Find what is wrong with the loss's gradient in a precision at a margin.
-
-        A loss of differences of outputs has gradients that sum to 0. Cross-entropy computes that of
-        the own class as p - 1, of which only rounding is left where p is nearly 1.
-        """
-        # The logistic loss and cross-entropy have a gradient of about exp(-margin).
-        if margin <= 0:
-            return None
-        if not torch.exp(torch.tensor(-margin, dtype=dtype)):
-            return Code.GRADIENT_OF_ZERO
-        if classes is None or isinstance(loss, MarginLoss):
-            return None
-        function: Loss = nn.functional.cross_entropy
-        if callable(loss):
-            function = loss
-        # One sample of the first class, with this margin over all rivals.
-        outputs = torch.zeros(1, classes, dtype=dtype)
-        outputs[0, 0] = margin
-        outputs.requires_grad_()
-        try:
-            total = loss_at(function, outputs, torch.zeros(1, dtype=torch.int64))
-            (slopes,) = torch.autograd.grad(total, outputs)
-        except OF_OTHER_TARGETS:  # one-hot targets, say
-            return None
-        if slopes.sum().abs() > self.rounded * slopes.abs().max():
-            return Code.GRADIENT_OF_ROUNDING_ERRORS
-        return None
-
-    def _epsilon(self, groups: list[Group]) -> Finding | None:
-        """Find an optimizer that does not see the gradients of one of its groups.
-
-        Its epsilon is above all of them, or they are so small that their squares lose digits: about
-        1e-19 in single precision, and in torch's Muon, which computes in bfloat16, in any.
-
-        Sizes are root mean squares of the entries where steps are divided by those of each entry,
-        and Euclidean norms where they are divided by that of the matrix (Muon).
-        """
-        for group in groups:
-            eps = float(group.options["eps"])
-            if "ns_steps" in group.options:  # Muon
-                size = max(group.norms.values())
-                kinds = {torch.bfloat16}
-            else:
-                size = max(norm / math.sqrt(p.numel()) for p, norm in group.norms.items())
-                kinds = {p.dtype for p in group.options["params"]}
-            # Below the root of the least normal number squares lose digits.
-            least = max(torch.finfo(kind).tiny ** 0.5 for kind in kinds)
-            if max(eps, least) <= size:
-                continue
-            if not optimizers.groups_of(group.optimizer):
-                code = Code.DEFAULT_EPSILON  # which may not be the one that was used
-            elif size > self.above_least * least:
-                code = Code.EPSILON
-            else:
-                code = Code.SQUARES_UNDERFLOW
-            details = {"optimizer": optimizers.name_of(group.optimizer), "eps": eps}
-            return Finding(code, size, details=details)
-        return None
+            for group in optimizers.groups_of(one):
+                if "eps" not in group:
+                    continue
+                norms = norms or _gradient_norms(subject)
+                measured = [p for p in group["params"] if p in norms]
+                sizes = list[float]()
+                for p in measured:
+                    entries = 1 if "ns_steps" in group else p.numel()
+                    sizes.append(norms[p] / math.sqrt(entries))
+                # Steps are g / (|g| + eps): with eps above all of |g| they are those of gradient
+                # descent.
+                if sizes and float(group["eps"]) > max(sizes):
+                    details = {"optimizer": optimizers.name_of(one), "eps": float(group["eps"])}
+                    yield Finding(Code.EPSILON, max(sizes), details=details)
+                    return
+                for p in measured:
+                    fractions += _fraction_of_memory(group, one, p, norms[p])
+        if fractions and max(fractions) < self.short:
+            yield Finding(Code.ADAMS_MEMORY, max(fractions))
 
 
-def _fraction_of_memory(groups: list[Group]) -> float:
-    """Gradients over those that Adam's kind divides by; infinite where these are not known.
+def _lost_gradient(subject: Subject, loss: object) -> Iterator[Finding]:
+    """Find a gradient that is 0, or rounding errors, in the module's precision.
 
-    They are the average gradient, or if it is larger that of the mean loss: the former is small of
+    The logistic loss and cross-entropy have a gradient of about exp(-margin). Cross-entropy
+    computes that of the own class as p - 1, of which only rounding is left where p is nearly 1.
+    """
+    gradients = subject.gradients
+    margin = subject.min_margin
+    trained = dict(gradients.module.named_parameters())
+    dtype = next(trained[name].dtype for name in gradients.shapes)
+    by_torch = (None, "cross_entropy", "cross-entropy", nn.functional.cross_entropy)
+    rounds = loss in by_torch or isinstance(loss, nn.CrossEntropyLoss)
+    precision = {"dtype": str(dtype).removeprefix("torch.")}
+    if not torch.exp(torch.tensor(-margin, dtype=dtype)):
+        yield Finding(Code.GRADIENT_OF_ZERO, margin, details=precision)
+    elif gradients.classes is not None and rounds and margin > -math.log(torch.finfo(dtype).eps):
+        yield Finding(Code.GRADIENT_OF_ROUNDING_ERRORS, margin, details=precision)
+
+
+def _gradient_norms(subject: Subject) -> dict[Tensor, float]:
+    """Euclidean norm of the mean loss's gradient in each parameter.
+
+    The loss's weights are known up to a factor: the largest of exp(-q_nk) / (1 + sum_k exp(-q_nk))
+    over the number of samples.
+    """
+    gradients = subject.gradients
+    # In logarithms, as exp(-q) of large margins is 0 in float64.
+    q = subject.margins.reshape(len(gradients.labels), -1)
+    log_total = np.logaddexp(0.0, np.logaddexp.reduce(-q, axis=1))
+    largest = math.exp((-q.min(axis=1) - log_total).max()) / len(q)
+    weights = loss_weights(subject.margins, gradients.rivals)
+    slopes = gradients.parameters(gradients.combine(gradients.theta, weights))
+    trained = dict(gradients.module.named_parameters())
+    return {trained[name]: largest * float(slope.norm()) for name, slope in slopes.items()}
+
+
+def _fraction_of_memory(
+    group: dict[str, Any], optimizer: object, p: Tensor, norm: float
+) -> Iterator[float]:
+    """Yield a gradient over that by which Adam's kind divides, if its state is known.
+
+    It is the average gradient, or if it is larger that of the mean loss: the former is small of
     gradients that change sign, the latter where losses are summed, and one over a few samples.
     """
-    fractions = list[float]()
-    for group in groups:
-        states = getattr(group.optimizer, "state", {})
-        for p, norm in group.norms.items():
-            state = states.get(p, {})
-            if not {"exp_avg", "exp_avg_sq", "step"} <= state.keys():
-                continue
-            # Averages over t steps are biased towards 0 by 1 - beta^t.
-            beta1, beta2 = group.options["betas"]
-            steps = float(state["step"])
-            average = float(state["exp_avg"].norm()) / (1.0 - float(beta1) ** steps)
-            root = float(state["exp_avg_sq"].sqrt().norm())
-            memory = root / math.sqrt(1.0 - float(beta2) ** steps)
-            if memory > 0.0:
-                fractions.append(max(norm, average) / memory)
-    return max(fractions, default=math.inf)
+    state = getattr(optimizer, "state", {}).get(p, {})
+    if {"exp_avg", "exp_avg_sq", "step"} <= state.keys():
+        # Averages over t steps are biased towards 0 by 1 - beta^t.
+        beta1, beta2 = group["betas"]
+        steps = float(state["step"])
+        average = float(state["exp_avg"].norm()) / (1.0 - float(beta1) ** steps)
+        root = float(state["exp_avg_sq"].sqrt().norm()) / math.sqrt(1.0 - float(beta2) ** steps)
+        if root > 0.0:
+            yield max(norm, average) / root

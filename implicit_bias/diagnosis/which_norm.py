@@ -3,8 +3,7 @@ r"""In which norm did a training maximise the margin, by what can be compared ac
 A table has a row for each norm: bounds on the KKT gap, the normalised margin, and both of reference
 trainings if there are any. What follows from these numbers is in `norm_evidence`.
 
-**Linear modules.** Where the margins are linear in all parameters, J does not depend on theta, so
-that the optimum is the module's own: sqrt(1 - gap) is the margin over the certified maximum.
+Where the margins are linear in all parameters, sqrt(1 - gap) is the margin over the maximum.
 
 Source: Lyu and Li (2020); Tsilivis, Vardi, Kempe (2024).
 """
@@ -12,8 +11,8 @@ Source: Lyu and Li (2020); Tsilivis, Vardi, Kempe (2024).
 from __future__ import annotations
 
 import copy
-import html
 import math
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,17 +22,16 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.wording import html_table, number, percent_bounds, text_table
+from implicit_bias.base.wording import number, text_table
 from implicit_bias.diagnosis.checks import check, what_is_measured
 from implicit_bias.diagnosis.findings import Finding, GapBounds, warn
-from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.loss_tail import judge_loss
 from implicit_bias.diagnosis.norm_evidence import Evidence, NormRow, NormTable
 from implicit_bias.diagnosis.training import TrainingTest, limit_of
 from implicit_bias.modules.evaluate import as_module, drawn_like, evaluating
 from implicit_bias.modules.lent_threads import one_thread_if_small
 from implicit_bias.modules.margins import Margins
-from implicit_bias.modules.multipliers import best_multipliers, kkt_gap
+from implicit_bias.modules.multipliers import best_multipliers
 from implicit_bias.modules.subject import SeparationError, Subject, margins_of
 from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_norm, one_or_several
 
@@ -57,15 +55,13 @@ class WhichNorm:
         The rule of `norm_evidence` that names it. "limit": its gap is near 0, and that of no other
         norm is. "margin and gap": beside the references its margin is larger and its gap smaller,
         and in no other norm both are so. "margin": its margin is larger than that of the
-        references, and in every other norm smaller, or larger by a far smaller factor, which
-        certifies no limit. "none": no norm is named.
+        references, and in every other norm smaller, which certifies no limit. "none": no norm is
+        named.
     findings : tuple of Finding
         Why a norm is named, or none; then what else was found of the module, its training and its
         references.
     own : str
         The norm of the optimizer; empty without one.
-    linear : bool
-        Whether the margins are linear in the parameters, so that margins have a certified maximum.
     seconds : float
         Wall time.
 
@@ -85,7 +81,6 @@ class WhichNorm:
     evidence: Evidence
     findings: tuple[Finding, ...]
     own: str
-    linear: bool
     seconds: float
 
     @property
@@ -97,43 +92,21 @@ class WhichNorm:
     def __str__(self) -> str:
         return f"{text_table(*self._table())}\n\n{self.conclusion}"
 
-    def _repr_html_(self) -> str:
-        return f"<div>{html_table(*self._table())}<p>{html.escape(self.conclusion)}</p></div>"
-
     def _table(self) -> tuple[list[str], list[list[str]]]:
         """Headings and cells; columns of references only where there are some."""
-        what = "KKT gap"
-        if self.linear:
-            what = "margin / maximum"
-        beside = self.rows[0].reference_gap is not None
-        several = not math.isnan(self.rows[0].spread)
-        headings = ["norm", what, "margin"]
-        if beside:
-            headings += [f"{what} of the nearest reference", "margin / the references'"]
-        if several:
-            headings.append("spread of the references")
+        headings = ["norm", "KKT gap", "margin"]
+        if self.rows[0].reference_gap is not None:
+            headings += ["KKT gap of the nearest reference", "margin / the references'", "spread"]
         table = list[list[str]]()
         for row in self.rows:
             name = row.norm
             if name == self.own:
                 name = f"{name} (the optimizer's)"
-            cells = [name, self._written(row.gap), number(row.margin)]
+            cells = [name, str(row.gap), number(row.margin)]
             if row.reference_gap is not None:
-                cells += [self._written(row.reference_gap), number(row.factor, 3)]
-            if several:
-                cells.append(number(row.spread, 3))
+                cells += [str(row.reference_gap), number(row.factor, 3), number(row.spread, 3)]
             table.append(cells)
         return headings, table
-
-    def _written(self, gap: GapBounds) -> str:
-        """Write a gap, or of a linear module the margin over the maximum."""
-        bounds = (gap.lower, gap.upper)
-        if self.linear:
-            bounds = gap.margin_fraction
-        text = percent_bounds(*bounds)
-        if gap.stopped:
-            text += " (stopped)"
-        return text
 
 
 def which_norm(
@@ -151,8 +124,7 @@ def which_norm(
     """Name the norm in which a training maximised the margin, if the numbers name one.
 
     Raw gaps of different norms do not compare, except near 0 (see the page "Reading gaps across
-    norms"). What does is put in a table: of modules that are linear in their parameters the margin
-    over its certified maximum; of others bounds on the KKT gap, and beside it the same of a
+    norms"). What does is put in a table: bounds on the KKT gap, and beside it the same of a
     reference training.
 
     Parameters
@@ -195,8 +167,9 @@ def which_norm(
     HomogeneityError, SeparationError
         As `diagnose`; of the reference, too.
     ValueError, TypeError
-        As `diagnose`; no norm, or one twice; a reference of another architecture, or an empty list
-        of them.
+        As `diagnose`; no norm, or one twice; an empty list of references.
+    RuntimeError
+        torch's own, of a reference of another architecture.
 
     Warns
     -----
@@ -242,12 +215,11 @@ def which_norm(
         own = limit.norm.name
         geometries.setdefault(own, limit.norm)
     references = _as_references(reference)
-    with one_thread_if_small(module, inputs), evaluating(module) as modes:
+    with one_thread_if_small(module, inputs), evaluating(module) as (module, modes):
         # The module is checked; of a reference, whose inputs are the same, its margins are.
-        checked = check(
+        subject, doubts = check(
             module, inputs, labels, modes, optimizer, norms=geometries.values(), leading=leading
         )
-        subject = checked.subject
         judged = judge_loss(loss, subject.gradients.classes)
         subjects = [subject]
         for each in references:
@@ -257,7 +229,6 @@ def which_norm(
         deadline = deadline.leaving(time.monotonic() - started)
         table = NormTable(
             rows=_rows(subjects, geometries, deadline),
-            own=own,
             reached=[each.itself.min_margin for each in subjects],
             degree=subject.degree,
         )
@@ -265,10 +236,10 @@ def which_norm(
         about = geometries[conclusion.best or table.rows[0].norm]
         findings = (
             conclusion.why,
-            *table.caveats(conclusion.evidence),
+            *table.caveats(),
             *TrainingTest().findings(subject, limit, optimizer, loss, judged),
             *what_is_measured(subject, about),
-            *checked.findings,
+            *doubts,
         )
     warn(findings, stacklevel=2)
     return WhichNorm(
@@ -277,7 +248,6 @@ def which_norm(
         evidence=conclusion.evidence,
         findings=findings,
         own=own,
-        linear=subject.linear,
         seconds=time.monotonic() - started,
     )
 
@@ -298,20 +268,8 @@ def _with_state_of(reference: Reference, module: nn.Module) -> nn.Module:
     state = reference
     if isinstance(reference, nn.Module):
         state = as_module(reference).state_dict()
-    # What a forward pass left behind (a pruned weight, a cached activation) has no deep copy.
-    left = dict[int, Tensor]()
-    for part in module.modules():
-        for value in vars(part).values():
-            if isinstance(value, Tensor) and not value.is_leaf:
-                left[id(value)] = value.detach()
-    other = copy.deepcopy(module, left)
-    try:
-        other.load_state_dict(state)  # type: ignore[arg-type]
-    except (RuntimeError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"the reference is not of the module's architecture ({error}): pass a deep copy of it "
-            "that was trained otherwise, or the state_dict() of one"
-        ) from None
+    other = copy.deepcopy(module)
+    other.load_state_dict(state)  # type: ignore[arg-type]
     return other
 
 
@@ -335,7 +293,7 @@ def _rows(
     subjects: Sequence[Subject], norms: Mapping[str, ParameterNorm], deadline: Deadline
 ) -> list[NormRow]:
     """Measure a module, and references if there are any, in each norm."""
-    # Norms that agree at random parameters are the same.
+    # Norms that agree at random parameters are the same, and do not compete.
     gradients = subjects[0].gradients
     drawn = gradients.parameters(drawn_like(gradients.theta))
     sizes = {name: norm.value(drawn) for name, norm in norms.items()}
@@ -354,38 +312,24 @@ def _rows(
             other for other in sizes if other != name and math.isclose(sizes[other], sizes[name])
         ]
         nearest = None
+        mean = math.nan
+        spread = math.nan
+        # Of several references the smallest gap counts, and the mean of the margins.
         if len(subjects) > 1:
             nearest = GapBounds(
                 min(gap.lower for gap in gaps[1:]),
                 min(gap.upper for gap in gaps[1:]),
                 stopped=any(gap.stopped for gap in gaps[1:]),
             )
-        mean, spread = _mean_and_spread(margins[1:])
+            mean = statistics.geometric_mean(margins[1:])
+        if len(subjects) > 2:
+            spread = max(margins[1:]) / min(margins[1:])
         rows.append(NormRow(name, gaps[0], margins[0], nearest, mean, spread, tuple(same)))
     return rows
 
 
-def _mean_and_spread(margins: Sequence[float]) -> tuple[float, float]:
-    """Return the geometric mean, and the largest margin over the smallest; nan where unknown."""
-    if not margins:
-        return math.nan, math.nan
-    # Ratios to one of them, whose product stays in the range of float64 where theirs does not.
-    ratios = [margin / margins[0] for margin in margins]
-    mean = margins[0] * math.prod(ratios) ** (1.0 / len(ratios))
-    if len(margins) == 1:
-        return mean, math.nan
-    return mean, max(ratios) / min(ratios)
-
-
 def _gap_bounds(subject: Subject, norm: ParameterNorm, deadline: Deadline) -> GapBounds:
-    """Bound the KKT gap in a norm, by the certified optimum where the module has one."""
+    """Bound the KKT gap in a norm."""
     program = subject.at_margin_1(norm)
-    # The tangent program of a linear module is the margin problem of its predictor.
-    if subject.linear:
-        known = in_function_space(program, deadline.left)
-        if known is not None and known.certificate is not None:
-            lower = kkt_gap(known.certificate.upper, known.value)
-            upper = kkt_gap(known.certificate.lower, known.value)
-            return GapBounds(lower, upper, deadline.passed)
     best = best_multipliers(program, deadline=deadline)
     return GapBounds(best.gap_lower, best.gap, best.method == "stopped")

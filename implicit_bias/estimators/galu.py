@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from implicit_bias.base.validation import Array, RandomState, as_generator, check_flag
+from implicit_bias.base.validation import Array, RandomState, as_generator
 from implicit_bias.estimators import base
 from implicit_bias.kernels.least_squares import LeastSquares, least_squares
 from implicit_bias.problem.gating import GateFunction, UnitGates
@@ -40,7 +40,6 @@ class _GaLU(BaseEstimator):  # type: ignore[misc]
 
     def _fit_targets(self, X: Array, targets: Array) -> None:
         """Draw the gates, and fit targets (n,) or (n, p)."""
-        check_flag(self.fit_intercept, "fit_intercept")
         self.gating_ = UnitGates.random(
             X,
             self.n_units,

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from implicit_bias.base.options import TOLERANCE
-from implicit_bias.base.validation import Array, RandomState, as_generator, check_flag
+from implicit_bias.base.validation import Array, RandomState, as_generator
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.infinite_width import Activation, InfiniteWidthSolution, max_margin
@@ -102,7 +102,6 @@ class InfiniteWidthSVC(BinaryClassifier):
         SolveError
             No network was found that separates the data.
         """
-        check_flag(self.fit_intercept, "fit_intercept")
         X, labels = self._validate(X, y)
         found = max_margin(
             self._inputs(X),

@@ -12,7 +12,6 @@ from numbers import Integral
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
@@ -35,7 +34,6 @@ from implicit_bias.training.configuration import LossName, TrainingConfig
 
 if TYPE_CHECKING:
     from implicit_bias.networks import Network, NetworkOptions
-    from implicit_bias.training.configuration import OptimizerFactory
     from implicit_bias.training.history import HistoryPoint, OnProgress
     from implicit_bias.training.limit import LimitResult
     from implicit_bias.training.losses import MarginLoss
@@ -47,9 +45,9 @@ if TYPE_CHECKING:
 
 # The largest step of gradient descent that "auto" takes, times the inputs' norm.
 LARGEST_STEP = 2.0
-UNFITTED_NETWORK = (
-    "this %(name)s is not fitted, so it has no gates or activations yet: fit it first; and where "
-    "scikit-learn clones (grid search, cross-validation), which un-fits, pass its network_"
+UNFITTED = (
+    "this %(name)s is not fitted: fit it first; and where scikit-learn clones (grid search, "
+    "cross-validation), which un-fits, pass its network_"
 )
 
 
@@ -102,7 +100,7 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
     batch_size: int | None = TrainingConfig.batch_size
     learning_rate: float | Literal["auto"] = "auto"
     momentum: float = TrainingConfig.momentum
-    optimizer: OptimizerName | OptimizerFactory = "sgd"
+    optimizer: OptimizerName = "sgd"
     loss: LossName | MarginLoss = TrainingConfig.loss
     checkpoints: tuple[int, ...] = ()
     dtype: Literal["float32", "float64"] = "float64"
@@ -200,8 +198,6 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         ValueError
             NaN, one class, parameters out of range.
         """
-        if not callable(trainer):
-            raise TypeError(f"trainer must be a function, got {trainer!r:.99}")
         from implicit_bias.training.limit import LimitResult
         from implicit_bias.training.minibatch import OwnResult, TrainingResult, after_own_loop
 
@@ -227,11 +223,10 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
             return self.learning_rate
         check_choice(self.learning_rate, "learning_rate", ("auto",), "a number")
         default = TrainingConfig.learning_rate
-        size = scipy.linalg.norm(X.ravel()) / np.sqrt(len(X))  # squares may overflow
+        size = np.sqrt(np.square(X).sum(axis=1).mean())
         # Beyond this step gradient descent diverges; the other optimizers rescale their gradients.
-        if isinstance(self.optimizer, str) and self.optimizer == "sgd":
-            if size * default > LARGEST_STEP:
-                return float(LARGEST_STEP / size)
+        if self.optimizer == "sgd" and size * default > LARGEST_STEP:
+            return float(LARGEST_STEP / size)
         return default
 
     def _build(self, X: Array) -> tuple[Network, int]:
@@ -271,12 +266,12 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
 
     def gating(self) -> Gating:
         """Gates that the network has now."""
-        check_is_fitted(self, msg=UNFITTED_NETWORK)
+        check_is_fitted(self, msg=UNFITTED)
         return self.network_.gating()
 
     def hidden_activations(self, X: ArrayLike) -> Array:
         """Activations of the last hidden layer, shape (n, H), of all networks side by side."""
-        check_is_fitted(self, msg=UNFITTED_NETWORK)
+        check_is_fitted(self, msg=UNFITTED)
         return self.network_.hidden_activations(X)
 
     def margin_view(self) -> base.FittedMargin | None:

@@ -18,7 +18,6 @@ from implicit_bias.base.validation import (
     RandomState,
     as_generator,
     check_choice,
-    check_flag,
 )
 from implicit_bias.estimators import base
 from implicit_bias.norms import HasValueAndDual, Norm, as_norm
@@ -43,10 +42,6 @@ ON_FAILURE_HELPS = (
 RAISE_DEMANDS = (
     "set a finite C for a soft margin without this warning, or on_failure='raise' for the hard "
     "margin or an error"
-)
-IGNORED_WEIGHTS = (
-    "class_weight changes nothing at the hard margin, which these samples have: it weights the "
-    "hinge loss of a finite C, such as C=0.1"
 )
 
 
@@ -146,7 +141,7 @@ class MarginSVC(base.BinaryClassifier, ABC):
         Raises
         ------
         ValueError
-            NaN, one class, parameters or weights out of range, a sparse X too large for an array.
+            NaN, one class, parameters or weights out of range.
         SolveError
             Not separable, or the tolerance was not reached, and ``on_failure="raise"``.
 
@@ -154,12 +149,8 @@ class MarginSVC(base.BinaryClassifier, ABC):
         -----
         NotSeparableWarning
             The samples have no hard margin.
-        UserWarning
-            They have one, which ``class_weight`` cannot change.
         """
         check_choice(self.on_failure, "on_failure", get_args(OnFailure))
-        if self.fit_intercept is not None:
-            check_flag(self.fit_intercept, "fit_intercept")
         C = check_C(self.C)
         X, y = self._checked(X, y)
 
@@ -207,10 +198,6 @@ class MarginSVC(base.BinaryClassifier, ABC):
             warnings.warn(relaxed.message, ConvergenceWarning, stacklevel=2)
         elif relaxed.message:
             warnings.warn(f"{relaxed.message}; {cure}", base.NotSeparableWarning, stacklevel=2)
-        # alpha <= C times the weight of its sample: at C = inf no weight above 0 changes anything.
-        hard = separable and np.isinf(relaxed.C).all()
-        if hard and self.class_weight is not None and np.ptp(weights) > 0:
-            warnings.warn(IGNORED_WEIGHTS, UserWarning, stacklevel=2)
         return self
 
     @property

@@ -1,17 +1,20 @@
 """Evaluate a torch module at other values of its parameters, and leave it as it was.
 
-Everything that measures a module goes through this file. `evaluate` is
-`torch.func.functional_call`: a shared part or a tied weight is one parameter, which gets the same
-value wherever it is registered. `undisturbed` puts back the attributes that a forward pass sets in
-the parts of a module, a cache say. There is one check of a module (`as_module`), one of what it
-computes (`check_outputs`), and one of its samples (`as_arguments`, `as_inputs`, `labels_as_array`).
+Everything that measures a module goes through this file. `undisturbed` makes a copy of a module's
+parts that shares its tensors, so that modes and attributes are set on the copy alone, and
+`evaluate` is `torch.func.functional_call`: a shared part or a tied weight is one parameter, which
+gets the same value wherever it is registered. There is one check of a module (`as_module`), one of
+what it computes (`check_outputs`), and one of its samples (`as_arguments`, `as_inputs`,
+`labels_as_array`).
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain, pairwise
+from itertools import chain
+from types import MethodType
 from typing import Any, cast
 
 import numpy as np
@@ -19,23 +22,13 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.parameter import is_lazy
-from torch.nn.utils import parametrize
 
 from implicit_bias.base import validation
 from implicit_bias.base.validation import Array
-from implicit_bias.modules.torch_errors import evaluated_at
 from implicit_bias.networks import Network
 
 # Samples on which a module is checked.
 PROBES = 256
-# Outputs may differ by this share of the largest from those of another batch, by rounding.
-BATCH_TOLERANCE = 1e-9
-
-RECOMPUTED = (
-    "it computes parts anew in its backward pass, when other parameters are in it: switch off "
-    "activation checkpointing, which torch.utils.checkpoint does, and hooks of saved tensors"
-)
 
 
 # --- the module ----------------------------------------------------------------------------------
@@ -50,76 +43,69 @@ def as_module(module: object) -> nn.Module:
     TypeError
         A classifier, say; a part that torch has compiled, scripted or spread over devices.
     ValueError
-        Parameters without values; complex or sparse ones, or of 8 bits; a trained one in whose
-        memory another tensor lies; a cache of parametrised weights.
+        Complex or sparse parameters; two that lie in the same memory.
     """
     if not isinstance(module, nn.Module):
         raise TypeError(
             f"a torch module is measured, not a {type(module).__name__}: of a classifier of "
             "this package pass classifier.network_"
         )
+    wrappers = (nn.DataParallel, nn.parallel.DistributedDataParallel, torch.jit.ScriptModule)
     for part in module.modules():
         compiled = hasattr(part, "_orig_mod") or part._compiled_call_impl is not None
-        spread = isinstance(part, (nn.DataParallel, nn.parallel.DistributedDataParallel))
-        if compiled or spread or isinstance(part, torch.jit.ScriptModule):
+        if compiled or isinstance(part, wrappers):
             raise TypeError(
-                f"{type(part).__name__} cannot be evaluated at other values of its parameters: "
-                "pass the plain module that was compiled (module._orig_mod, or a copy that was "
-                "made before module.compile()), scripted or traced, or spread over devices "
-                "(module.module)"
+                f"{type(part).__name__} is compiled, scripted or spread over devices, and cannot "
+                "be evaluated at other values of its parameters: pass the plain module "
+                "(module._orig_mod, module.module)"
             )
-    if parametrize._cache_enabled:
-        raise ValueError(
-            "weights are kept by parametrize.cached(), whatever their parameters are: measure the "
-            "module outside"
-        )
-    for name, tensor in _named(module):
-        if is_lazy(tensor) or tensor.is_meta:
-            raise ValueError(
-                f"{name!r} has no values yet: initialise the module (call a lazy one on a batch, "
-                "move one on the meta device with to_empty and draw its weights)"
-            )
-        if tensor.grad_fn is not None:
-            raise ValueError(
-                f"the buffer {name!r} was computed from tensors that require a gradient, and does "
-                "not follow them: compute it in forward, or keep its .detach()"
-            )
+    owners = dict[int, str]()
     for name, parameter in module.named_parameters():
-        coarse = parameter.is_floating_point() and parameter.itemsize < 2
-        if parameter.is_complex() or parameter.layout != torch.strided or coarse:
+        if parameter.is_complex() or parameter.layout != torch.strided:
             raise ValueError(
                 f"parameter {name!r} is {parameter.layout} of {parameter.dtype}, and norms here "
-                "are of dense real numbers of at least 16 bits: hold the real and imaginary parts "
-                "of complex ones in parameters of their own, and take others .to_dense(), .float()"
+                "are of dense real numbers: hold real and imaginary parts in parameters of their "
+                "own, and take sparse ones .to_dense()"
             )
-    _check_memory(module)
+        if parameter.numel():
+            other = owners.setdefault(parameter.data_ptr(), name)
+            if other != name:
+                raise ValueError(
+                    f"{other!r} and {name!r} share memory, so that each step of a training moves "
+                    "both: let both names have one nn.Parameter (b.weight = a.weight)"
+                )
     return module
 
 
-def _check_memory(module: nn.Module) -> None:
-    """Refuse a trained tensor whose range of memory overlaps with that of another one.
+@contextmanager
+def undisturbed(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield a copy of a module's parts that shares its tensors, and put back random numbers.
 
-    Raises
-    ------
-    ValueError
-        It has both names.
+    A forward pass may set attributes (a cache, say), and does so in the copy. What it is given as
+    parameters and buffers comes from `evaluate`, which writes into neither. Gradients are enabled,
+    as a recorder is often called in an evaluation under `torch.no_grad`.
     """
-    ranges = list[tuple[int, int, str, bool]]()
-    for name, tensor in _named(module):
-        if tensor.layout == torch.strided and tensor.numel():
-            last = 0
-            for size, step in zip(tensor.shape, tensor.stride(), strict=True):
-                last += (size - 1) * step
-            start = tensor.data_ptr()
-            end = start + (last + 1) * tensor.itemsize
-            ranges.append((start, end, name, tensor.requires_grad))
-    for (_, end, one, first), (start, _, other, second) in pairwise(sorted(ranges)):
-        if start < end and (first or second):
-            raise ValueError(
-                f"{one!r} and {other!r} share memory, so that each step of a training moves both, "
-                "while they would be measured as parameters of their own: let both names have one "
-                "nn.Parameter (b.weight = a.weight), or take a clone() of its values"
-            )
+    shared = dict[int, Any]()
+    for part in module.modules():
+        for value in chain(vars(part).values(), part._parameters.values(), part._buffers.values()):
+            # Parts, containers of parts, and methods bound to them are copied, all else is not: it
+            # may be large, or have no copy (the tensor that a pass left behind, a trainer).
+            if not isinstance(value, (nn.Module, dict, list, tuple, set, MethodType)):
+                shared[id(value)] = value
+    cuda = {p.device for p in module.parameters() if p.is_cuda}
+    with torch.random.fork_rng([*cuda]), torch.enable_grad():
+        yield copy.deepcopy(module, shared)
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[tuple[nn.Module, dict[nn.Module, bool]]]:
+    """Yield an `undisturbed` copy in evaluation mode, and which of its parts are training."""
+    with undisturbed(module) as copied:
+        modes = {part: part.training for part in copied.modules()}
+        # Not by `eval()`: a part may have one of its own, that merges weights, say.
+        for part in modes:
+            part.training = False
+        yield copied, modes
 
 
 def _named(module: nn.Module) -> Iterable[tuple[str, Tensor]]:
@@ -133,7 +119,7 @@ def values_of(module: nn.Module) -> dict[str, Tensor]:
 
 def double(tensor: Tensor) -> Tensor:
     """Floating point as float64; indices and masks as they are."""
-    plain = tensor.detach().resolve_neg()
+    plain = tensor.detach()
     return plain.double() if plain.is_floating_point() else plain
 
 
@@ -141,41 +127,6 @@ def drawn_like(tensor: Tensor, seed: int = 0) -> Tensor:
     """Draw a tensor of the same shape with normal entries, the same ones every time."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor)
-
-
-@contextmanager
-def undisturbed(module: nn.Module) -> Iterator[None]:
-    """Put back torch's random numbers, and the attributes that passes set in a module's parts.
-
-    A pass of the float64 copies that `evaluate` takes may leave one in a cache, say.
-    """
-    kept = [(vars(part), dict(vars(part))) for part in module.modules()]
-    try:
-        cuda = {p.device for p in module.parameters() if p.is_cuda}
-        # A recorder is often called in an evaluation under `torch.no_grad`, but needs gradients.
-        with torch.random.fork_rng([*cuda]), torch.enable_grad():
-            yield
-    finally:
-        for attributes, before in kept:
-            attributes.update(before)
-            for name in attributes.keys() - before.keys():
-                del attributes[name]
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[dict[nn.Module, bool]]:
-    """Put a module into evaluation mode, undisturbed; yields which of its parts were training."""
-    modes = {part: part.training for part in module.modules()}
-    with undisturbed(module):
-        # Not by `eval()`: a part may have one of its own, that merges weights, say.
-        set_modes(dict.fromkeys(modes, False))
-        yield modes
-
-
-def set_modes(modes: Mapping[nn.Module, bool]) -> None:
-    """Set which parts are in training mode."""
-    for part, mode in modes.items():
-        part.training = mode
 
 
 # --- its outputs ---------------------------------------------------------------------------------
@@ -197,7 +148,7 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
     Raises
     ------
     ValueError
-        The output is no dense tensor of real numbers.
+        The output is no tensor.
     """
     given = {id(own): values[name] for name, own in _named(module) if name in values}
     # A tied weight has several names, and all of them get its value. A part that is registered
@@ -208,17 +159,15 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
             if id(own) in given:
                 everywhere[f"{path}.{name}" if path else name] = given[id(own)]
     outputs = functional_call(module, everywhere, inputs, tie_weights=False)
-    dense = isinstance(outputs, Tensor) and outputs.layout == torch.strided
-    if not dense or outputs.is_complex() or outputs.dtype == torch.bool:
-        kind = f" of {outputs.dtype}" if dense else ""
+    if not isinstance(outputs, Tensor):
         raise ValueError(
-            f"the module returns a {type(outputs).__name__}{kind}, but must return one tensor of "
-            "outputs (N,) or (N, K), dense and real: wrap it in a module that does"
+            f"the module returns a {type(outputs).__name__}, but must return one tensor of outputs "
+            "(N,) or (N, K): wrap it in a module that does"
         )
     return outputs
 
 
-def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
+def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...], tolerance: float = 1e-9) -> Tensor:
     """Refuse outputs that do not belong to one sample each, in the modes that a module is in.
 
     Parameters
@@ -227,6 +176,8 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
         Left as it is, but for torch's random numbers.
     inputs : tuple of Tensor
         Its arguments, as `as_inputs` makes them; the first `PROBES` samples are looked at.
+    tolerance : float
+        Outputs may differ by this share of the largest from those of another batch, by rounding.
 
     Returns
     -------
@@ -236,9 +187,8 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
     Raises
     ------
     ValueError
-        Inputs that the module does not take; inputs or parameters into which it writes; outputs of
-        another shape, not finite, random, dependent on the other samples of a batch, or on tensors
-        that are trained and no parameters.
+        Inputs into which the module writes; outputs of another shape, random, dependent on the
+        other samples of a batch, or on tensors that are trained and no parameters.
     """
     values = values_of(module)
     inputs = tuple(tensor[:PROBES] for tensor in inputs)
@@ -248,8 +198,12 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
 
     # --- one pass, of copies: the module may write into what it is given
     given = tuple(tensor.clone() for tensor in inputs)
-    recomputed = torch.autograd.graph.disable_saved_tensors_hooks(RECOMPUTED)
-    with evaluated_at(inputs), torch.enable_grad(), recomputed:
+    # A backward pass that computes anew would find other parameters in the module, and gradients
+    # would be wrong in silence.
+    no_checkpoints = torch.autograd.graph.disable_saved_tensors_hooks(
+        "a module is measured without activation checkpointing and hooks of saved tensors"
+    )
+    with torch.enable_grad(), no_checkpoints:
         outputs = evaluate(module, values, given)
     if outputs.requires_grad:  # of no value: these are copies
         raise ValueError(
@@ -259,17 +213,12 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
             "from the module in forward"
         )
     outputs = outputs.detach()
+    # Inputs are held for all later passes, so one that is written into spoils them in silence.
     for tensor, original in zip(given, inputs, strict=True):
         if not torch.equal(tensor.nan_to_num(), original.nan_to_num()):
             raise ValueError(
                 "the module writes into its inputs, so a second evaluation sees other ones: "
                 "compute x = x * 2 instead of x *= 2, and leave inplace=True out of its first layer"
-            )
-    for name, parameter in module.named_parameters():
-        if not torch.equal(values[name].nan_to_num(), double(parameter).nan_to_num()):
-            raise ValueError(
-                f"the module writes into its parameter {name!r} when it is evaluated (max_norm, a "
-                "projection?), so it is no function of its parameters: do that in the training loop"
             )
     if outputs.ndim not in (1, 2) or len(outputs) != n or outputs.numel() == 0:
         raise ValueError(
@@ -278,29 +227,18 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
             "or average over positions"
         )
 
-    # --- the same samples once more, and each half of them alone
-    tolerance = BATCH_TOLERANCE * outputs.abs().max()
-    half = (n + 1) // 2
-    parts = [slice(0, n), slice(0, half)]
-    if half < n:
-        parts.append(slice(half, n))
-    for rows in parts:
-        some = tuple(tensor[rows].clone() for tensor in inputs)
-        with torch.no_grad(), evaluated_at(inputs):  # a module may take one size of batch only
+    # --- the same samples once more, and the first half of them alone
+    allowed = tolerance * outputs.abs().max()
+    for count in (n, (n + 1) // 2):
+        some = tuple(tensor[:count].clone() for tensor in inputs)
+        with torch.no_grad():
             again = evaluate(module, values, some)
-        if not (again - outputs[rows]).abs().max() > tolerance:  # so also where some are NaN
-            continue
-        if rows == parts[0]:
+        if (again - outputs[:count]).abs().max() > allowed:  # not where some are NaN
             raise ValueError(
-                "the module's outputs are random, or depend on earlier ones: two evaluations "
-                "differ. Call module.eval(), and switch off what draws random numbers there, too, "
-                "such as dropout(training=True)"
+                "a sample's output is random, or depends on earlier passes or on the other samples "
+                "of its batch: call module.eval(), and switch off what draws random numbers there, "
+                "too, such as dropout(training=True)"
             )
-        raise ValueError(
-            "a sample's output depends on the other samples of its batch (batch "
-            "statistics?): the module must treat its samples one by one; call "
-            "module.eval() where a normalisation in training mode does that"
-        )
     return outputs[:, 0] if outputs.ndim == 2 and outputs.shape[1] == 1 else outputs
 
 
@@ -330,7 +268,7 @@ def _as_argument(given: object) -> Tensor | Array:
         return given
     validation.check_not_masked(given, "inputs")
     array = np.asarray(given)
-    if array.dtype.kind in "biufc" and array.dtype != np.longdouble:  # torch has none
+    if array.dtype.kind in "biuf":
         return array
     # A frame's columns of several types make objects, which may all be numbers.
     return validation.as_finite(cast(ArrayLike, given), "inputs", array.ndim)
@@ -342,17 +280,16 @@ def labels_as_array(labels: ArrayLike | Tensor) -> NDArray[Any]:
     Raises
     ------
     ValueError
-        Rows of several entries; what is no array, or has no order.
+        Rows of several entries; what is no number.
     """
     validation.check_not_masked(labels, "labels")
     # As float64, for numpy knows no bfloat16.
-    try:
-        array = np.asarray(double(labels).cpu() if isinstance(labels, Tensor) else labels)
-        np.unique(array)
-    except (TypeError, ValueError, NotImplementedError) as error:
+    array = np.asarray(double(labels).cpu() if isinstance(labels, Tensor) else labels)
+    if array.dtype.kind not in "biuf":
         raise ValueError(
-            f"labels are no array of numbers ({error}): pass one a sample, and none missing"
-        ) from error
+            "labels must be numbers, one a sample, and none missing: number the classes, as "
+            "np.unique(labels, return_inverse=True)[1] does"
+        )
     if array.ndim == 2 and array.shape[1] == 1:
         return array[:, 0]
     validation.check_one_each(array, "labels")
@@ -373,17 +310,12 @@ def as_inputs(
     for argument in given:
         if isinstance(argument, Tensor):
             inputs.append(argument)
-        else:  # of any memory order and byte order, which torch does not take
-            native = argument.dtype.newbyteorder("=")
-            inputs.append(torch.tensor(np.ascontiguousarray(argument, dtype=native)))
+        else:  # contiguous, as torch takes no negative strides
+            inputs.append(torch.tensor(np.ascontiguousarray(argument)))
     if any(tensor.ndim == 0 or len(tensor) != n_samples for tensor in inputs):
         raise ValueError(
             f"each input must have the {n_samples} samples as its first axis, got shapes "
             f"{[tuple(tensor.shape) for tensor in inputs]}: pass the module's arguments as a "
             "tuple of tensors"
         )
-    if any(tensor.is_meta for tensor in inputs):
-        raise ValueError("inputs on the meta device have no values: pass those on another one")
-    converted = [double(tensor).to(device) for tensor in inputs]
-    # Tensors that were made in inference mode cannot be in a graph, unlike copies of them.
-    return tuple(tensor.clone() if tensor.is_inference() else tensor for tensor in converted)
+    return tuple(double(tensor).to(device) for tensor in inputs)

@@ -17,8 +17,9 @@ import numpy as np
 import torch
 
 from implicit_bias.base.wording import percent
+from implicit_bias.modules.evaluate import PROBES
 from implicit_bias.modules.forward_watch import WATCHED, functions_used, listed
-from implicit_bias.modules.homogeneity_causes import TRAPS, CauseSearch
+from implicit_bias.modules.homogeneity_causes import cause_of
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.partial_degrees import (
     HOMOGENEITY_TOLERANCE,
@@ -36,13 +37,6 @@ __all__ = [
     "listed",
     "of_degree_0",
 ]
-
-# (3) may miss by the tolerance times this share of its terms, of which most may cancel.
-ROUNDED_SHARE = 1e-6
-# The power of 2 that parameters are scaled by to see what is cut off far above its size now.
-FAR_BITS = 40
-# The most bits that outputs may gain by that: beyond the range of float64 nothing is known.
-MOST_BITS = 1000
 
 
 class HomogeneityError(ValueError):
@@ -97,16 +91,15 @@ def degree_of(gradients: Margins, degree: float | None = None) -> float:
     except HomogeneityError as error:
         if degree is not None:
             raise
-        cause = CauseSearch().cause(gradients)
+        first = np.arange(min(PROBES, len(gradients.labels)))
+        cause = cause_of(gradients.of_samples(first))
         raise HomogeneityError(f"{cause.words} ({error.deviation})", leads=cause.leads) from error
     if scales_far_beyond(gradients, L):
         return L
-    used = functions_used(gradients, TRAPS)
-    where = "".join(f" ({name} in {listed(places)})" for name, places in used.items())
     raise HomogeneityError(
         f"the module scales with degree {L:.4g} where its parameters are about as large as now, "
         "but not where they are far larger, as they are in the limit",
-        f"leave out what cuts off large outputs or activations{where}, and cases by their size",
+        "leave out what cuts off large outputs or activations, and cases by their size",
     )
 
 
@@ -117,7 +110,8 @@ def scales_far_beyond(
 
     Those of outputs or activations that are cut off, far above what they are, do not.
     """
-    bits = min(FAR_BITS, int(MOST_BITS / degree))
+    # Parameters gain 40 bits, unless outputs would gain more than float64 has.
+    bits = min(40, int(1000 / degree))
     here = gradients.margins(gradients.theta)
     far = gradients.at_scale(2.0**bits, degree).margins(gradients.theta)
     # The degree was measured over one bit, so that its error counts that often.
@@ -195,7 +189,8 @@ def measured_degree(
     # --- Euler's identity (3)
     terms = theta.cpu().numpy() * gradient
     missed: float = abs(float(terms.sum()) - L * float(weights @ margins))
-    rounded = ROUNDED_SHARE * float(np.abs(terms).sum())
+    # Most of the terms may cancel, and each is rounded.
+    rounded = 1e-6 * float(np.abs(terms).sum())
     allowed: float = max(L * float(weights @ np.abs(margins)), rounded)
     if not missed <= HOMOGENEITY_TOLERANCE * allowed:
         raise OtherGradientsError(

@@ -40,9 +40,6 @@ from implicit_bias.modules import multipliers
 from implicit_bias.modules.layer_products import LayerProducts
 from implicit_bias.modules.margins import Margins, joined
 
-# Largest relative change of a weight.
-RADIUS = 1e-3
-
 
 class Pieces(Margins):
     """Gradients of the same margins at several points, as rows of one J: point by point.
@@ -130,7 +127,7 @@ class KinkSearch:
     smallest_weight : float
         Share of the largest weight from which on a sample has a multiplier.
     known : float
-        To what the gap is to be known: the points are drawn.
+        To what the gap is to be known, or to a tenth of itself: the points are drawn.
     seconds : float
         Time for the search.
     share_of_drawing : float
@@ -140,7 +137,7 @@ class KinkSearch:
         Parameters up to which rows of the working set are held.
     """
 
-    radius: float = RADIUS
+    radius: float = 1e-3
     draws: int = 16
     smooth: float = 10.0
     slack: float = 1.25
@@ -155,6 +152,7 @@ class KinkSearch:
         parameters = len(best.combination)
         if best.gap <= self.radius or parameters > self.most_parameters or deadline.passed:
             return best.gap
+        # --- the samples that count, with gradients at theta and at points drawn around it
         near = self._near(best)
         tangent = near.program
         points = [tangent.theta]
@@ -164,17 +162,19 @@ class KinkSearch:
             bends = bends or _bend(near, point, factor) > self.smooth * self.radius
             points.append(point)
             factors.append(factor)
+        # Where gradients are smooth, those nearby say nothing that those at theta do not.
         if not bends:
             return best.gap
+
+        # --- the tangent program with a row a pair and point, from the multipliers at theta
         pieces = Pieces(tangent.gradients, points, np.stack(factors))
         margins = np.tile(tangent.margins, len(points))
         weights = np.append(near.weights, np.zeros(len(margins) - len(near.weights)))
-        found = multipliers.best_multipliers(
+        search = multipliers.MultiplierSearch(seconds=self.seconds, known=self.known, exact=False)
+        found = search.best(
             replace(tangent, gradients=pieces, margins=margins),
-            seconds=self.seconds,
-            starts=[weights],
-            deadline=deadline.within(self.seconds),
-            known=self.known,
+            [weights],
+            deadline.within(self.seconds),
         )
         return min(best.gap, found.gap)
 

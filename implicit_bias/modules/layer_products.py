@@ -9,8 +9,8 @@ for a pair p of sample n. Inner products of such gradients need none of them:
 
     <grad_W q_p, grad_W q_s> = sum_tu <delta_pt, delta_su> <a_nt, a_mu>,
 
-for one position a masked Gram matrix (`masked_gram`). Where positions are many and the matrix is
-small, the gradients themselves are the cheaper way, and are made in blocks.
+for one position a masked Gram matrix (`masked_gram`). Of several positions the gradients themselves
+are made, in blocks.
 
 ======  ==========  ==============================================
 symbol  shape       meaning
@@ -35,10 +35,6 @@ from implicit_bias.problem.masked_gram import masked_gram
 
 # Entries of a block of gradients, 512 MiB, of which a few exist at a time.
 GRADIENT_ENTRIES = 2**26
-# Entries of a block of inner products over positions, 128 MiB.
-POSITION_ENTRIES = 2**24
-# Multiplications in a matrix product that take as long as one entry by entry.
-ENTRYWISE = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,11 +92,8 @@ class LayerProducts:
         if positions == 1:
             theirs = (others.slopes[:, 0], others.given[others.samples, 0])
             return masked_gram(self.slopes[:, 0], self.given[self.samples, 0], theirs)
-        # Operations of either way; those entry by entry take as long as some products.
-        of_samples = len(self.given) * len(others.given) * columns
-        by_positions = positions**2 * (m * k * (rows + ENTRYWISE) + of_samples)
-        if m * k * rows * columns > by_positions:
-            return self._gram_by_positions(others)
+        # Over all pairs of positions there are more products than entries of the gradients, unless
+        # the layer is wider than the square of the number of positions.
         size = max(1, GRADIENT_ENTRIES // (rows * columns))
         gram = self.slopes.new_empty(m, k)
         for i, block in enumerate(self._blocks(size)):
@@ -109,22 +102,6 @@ class LayerProducts:
                 part = first @ other.gradients().T
                 gram[i * size : (i + 1) * size, j * size : (j + 1) * size] = part
         return gram
-
-    def _gram_by_positions(self, others: LayerProducts) -> Tensor:
-        """Sum <delta_pt, delta_su> <a_nt, a_mu> over all pairs of positions t, u."""
-        positions = self.slopes.shape[1]
-        widest = max(len(others.slopes), len(others.given))
-        size = max(1, POSITION_ENTRIES // (positions**2 * widest))
-        order = self.samples.argsort()
-        parts = list[Tensor]()
-        # Many pairs share a sample, whose inner products are computed once a block.
-        for block in self.of(order)._blocks(size):
-            used, place = torch.unique(block.samples, return_inverse=True)
-            of_samples = torch.tensordot(block.given[used], others.given, dims=([2], [2]))
-            products = torch.tensordot(block.slopes, others.slopes, dims=([2], [2]))
-            products *= of_samples[place][:, :, others.samples]
-            parts.append(products.sum(dim=(1, 3)))
-        return torch.cat(parts)[order.argsort()]
 
     def _blocks(self, size: int) -> Iterator[LayerProducts]:
         for start in range(0, len(self.slopes), size):
@@ -177,7 +154,7 @@ class WatchedProducts(TorchFunctionMode):
             bias = args[2] if len(args) == 3 else kwargs.get("bias")
             ones = torch.ones_like(args[0][..., :1])
             self._record(self.matrices.get(id(bias)), _product(ones, result))
-        elif func in CONVOLUTIONS:
+        elif func is torch.conv2d:
             self._record_convolution(result, *args, **kwargs)
         return result
 
@@ -198,19 +175,10 @@ class WatchedProducts(TorchFunctionMode):
     ) -> None:
         if groups != 1 or isinstance(padding, str) or input.ndim != weight.ndim:
             return
-        is_line = weight.ndim == 3  # of one dimension: an image of height 1
-        shape = tuple(weight.shape[2:])
-
-        def planar(size: int | tuple[int, ...], fill: int) -> tuple[int, ...]:
-            sizes = (size,) * len(shape) if isinstance(size, int) else tuple(size)
-            return (fill, *sizes) if is_line else sizes
 
         def patches(given: Tensor) -> Tensor:
-            image = given[:, :, None] if is_line else given
-            columns = unfold(
-                image, planar(shape, 1), planar(dilation, 1), planar(padding, 0), planar(stride, 1)
-            )
-            return columns.transpose(1, 2)
+            kernel = tuple(weight.shape[2:])
+            return unfold(given, kernel, dilation, padding, stride).transpose(1, 2)
 
         def table(outputs: Tensor) -> Tensor:
             return outputs.flatten(2).transpose(1, 2)
@@ -238,7 +206,6 @@ def _product(given: Tensor, result: Tensor) -> Call:
     return Call(given, result, table, table)
 
 
-# The functions by which a module takes W', multiplies with it, and convolves.
+# The functions by which a module takes W', and multiplies with it.
 TRANSPOSED: tuple[Any, ...] = (torch.Tensor.T.__get__, torch.Tensor.t, torch.t)  # type: ignore[attr-defined]
 PRODUCTS: tuple[Any, ...] = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.mm)
-CONVOLUTIONS: tuple[Any, ...] = (torch.conv1d, torch.conv2d)

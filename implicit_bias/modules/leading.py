@@ -34,12 +34,37 @@ from implicit_bias.modules.homogeneity_causes import NORMALISATIONS, OF_DEGREE_0
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.partial_degrees import HOMOGENEITY_TOLERANCE, directions
 
-# What the parameters are scaled by: 1 is enough for a homogeneous module.
-SCALES = (1.0, *(2.0**power for power in range(40, 101, 10)))
-# Share by which the values and gradients at two scales may differ.
-AGREEMENT = 1e-11
-# Digits of a measured degree that count.
-DIGITS = 9
+
+@dataclass(frozen=True, kw_only=True)
+class LimitSearch:
+    """Looks for the scale at which a module stands for its leading part.
+
+    Parameters
+    ----------
+    scales : tuple of float
+        What the parameters are scaled by: 1 is enough for a homogeneous module.
+    agreement : float
+        Share by which the values and gradients at two scales may differ.
+    digits : int
+        Digits of a measured degree that count.
+    """
+
+    scales: tuple[float, ...] = (1.0, *(2.0**power for power in range(40, 101, 10)))
+    agreement: float = 1e-11
+    digits: int = 9
+
+    def limit(self, gradients: Margins) -> tuple[float, float] | None:
+        """Return the first scale c at which a module is homogeneous, and its degree."""
+        for c in self.scales:
+            try:
+                L = homogeneity.measured_degree(gradients.at_scale(c, 0.0), None, self.agreement)
+            except homogeneity.OtherGradientsError:
+                raise
+            except homogeneity.HomogeneityError:
+                continue
+            if c > 1.0 or homogeneity.scales_far_beyond(gradients, L, self.agreement):
+                return c, round(L, self.digits)
+        return None
 
 
 def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margins, float]:
@@ -66,10 +91,12 @@ def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margi
     HomogeneityError
         There is no limit, or it jumps, or a parameter is of degree 0 in it.
     """
-    here = _limit(gradients)
+    search = LimitSearch()
+    # --- the limit here, and where no term vanishes
+    here = search.limit(gradients)
     if degree is None:
         generic = gradients.restricted(gradients.shapes, drawn_like(gradients.theta))
-        there = _limit(generic)
+        there = search.limit(generic)
         limits = [limit for limit in (here, there) if limit is not None]
         if not limits:
             raise homogeneity.HomogeneityError(_without_limit(gradients))
@@ -84,10 +111,10 @@ def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margi
         return gradients.at_scale(*here), degree
 
     # What is left at this theta, of a lower degree, vanishes when it is divided by c^infinity.
-    c = SCALES[1]
+    c = search.scales[1]
     values = np.abs(gradients.at_scale(1.0, degree).margins(gradients.theta))
     scaled = np.abs(gradients.at_scale(c, degree).margins(gradients.theta))
-    if scaled.max() > AGREEMENT * values.max():
+    if scaled.max() > search.agreement * values.max():
         raise homogeneity.HomogeneityError(_without_limit(gradients))
     return gradients.at_scale(c, math.inf), degree
 
@@ -107,24 +134,10 @@ def margins_in_the_limit(leading: Margins) -> Array:
     return np.where(stays, margins, 0.0)
 
 
-def _limit(gradients: Margins) -> tuple[float, float] | None:
-    """Return the first scale c at which a module is homogeneous, and its degree."""
-    for c in SCALES:
-        try:
-            L = homogeneity.measured_degree(gradients.at_scale(c, 0.0), None, AGREEMENT)
-        except homogeneity.OtherGradientsError:
-            raise
-        except homogeneity.HomogeneityError:
-            continue
-        if c > 1.0 or homogeneity.scales_far_beyond(gradients, L, AGREEMENT):
-            return c, round(L, DIGITS)
-    return None
-
-
 def _without_limit(gradients: Margins) -> str:
     return (
         f"{_known_functions(gradients)}the outputs of the module at c theta, over a power of c, "
-        f"tend to no limit up to c = {SCALES[-1]:.0e}, or their gradients do not, so there is no "
+        f"tend to no limit, or their gradients do not, so there is no "
         "leading part: leave out what does not scale, or freeze its parameters "
         "(requires_grad_(False))"
     )
@@ -150,7 +163,7 @@ def _check(leading: Margins) -> None:
     """
     search = JumpSearch()
     jumping = [name for name in leading.shapes if search.finds(leading, name)]
-    unscaled = directions(leading, 10 * AGREEMENT)
+    unscaled = directions(leading, 10 * LimitSearch.agreement)
     normalised = functions_used(leading, NORMALISATIONS)
     if jumping or unscaled or normalised:
         parts = listed(jumping or unscaled) or "the parameters in front of it"
@@ -201,6 +214,7 @@ class JumpSearch:
             with torch.no_grad():
                 return leading.outputs_at(leading.flat({**theta, name: moved}), *inputs)
 
+        # The interval of the largest change, cut until the change is small or the interval is.
         low = 0.0
         length = 1.0
         at_low = outputs(0.0)

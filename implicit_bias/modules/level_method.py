@@ -38,9 +38,6 @@ from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.modules.tangent_program import Multipliers, loss_weights
 
-# The smallest positive number that is divided by, or whose logarithm is taken.
-TINY = 1e-300
-
 
 @dataclass(frozen=True, kw_only=True)
 class LevelMethod:
@@ -192,9 +189,10 @@ class LevelMethod:
 
         mu solves  max -log sum_n exp(log centre_n - <mu, slopes_n>) - level sum(mu).
         """
-        log_centre = np.log(np.maximum(centre, TINY))
+        tiny = np.finfo(float).tiny  # instead of 0, for logarithms and quotients
+        log_centre = np.log(np.maximum(centre, tiny))
         near = log_centre > log_centre.max() + math.log(self.smallest_weight)
-        slopes = cuts.slopes[:, near] / max(level, TINY)
+        slopes = cuts.slopes[:, near] / max(level, tiny)
         start = log_centre[near]
 
         def dual(mu: Array) -> tuple[float, Array]:

@@ -32,6 +32,7 @@ All is in float64, whatever the module's own precision, and leaves the module as
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 
 import numpy as np
@@ -43,18 +44,34 @@ from torch.func import grad, vmap
 from implicit_bias.base.validation import Array, as_class_labels, as_labels
 from implicit_bias.modules.evaluate import as_inputs, evaluate, values_of
 from implicit_bias.modules.layer_products import GRADIENT_ENTRIES, LayerProducts, WatchedProducts
-from implicit_bias.modules.torch_errors import defined, differentiated, hindrance, hooked
 from implicit_bias.problem import BLOCK
 from implicit_bias.problem.constraints import Constraints
 
-__all__ = ["NO_PARAMETER", "Margins", "differentiated"]
-
-# Largest share by which outer products may miss the gradients they stand for, by rounding.
-FACTOR_TOLERANCE = 1e-9
 NO_PARAMETER = (
     "the module has no parameter that requires a gradient: call requires_grad_(True) on what is "
     "trained, or on the whole module"
 )
+
+
+@contextmanager
+def differentiated() -> Iterator[None]:
+    """Say what a module must be like where torch cannot differentiate it.
+
+    Raises
+    ------
+    ValueError
+        torch failed, for another reason than a lack of memory.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:  # all that torch's own functions raise here
+        raise ValueError(
+            f"the module cannot be differentiated as is needed here ({error}): its forward pass "
+            "must be made of functions of torch that have second derivatives, without sparse "
+            "gradients, EmbeddingBag, and branches on the data"
+        ) from error
 
 
 class Margins:
@@ -154,15 +171,17 @@ class Margins:
             at[name] = part if name in names else scale * part
         return self._again(names, at, self.scaled)
 
-    def reread(self) -> Margins:
-        """Return the margins at the parameters that the module has by now.
+    def reread(self, module: nn.Module) -> Margins:
+        """Return the margins at the parameters that a module, or a copy of it, has by now.
 
         Raises
         ------
         ValueError
             Parameters or buffers have come, have gone, have other shapes or were frozen or thawed.
         """
-        now = self._again(self.shapes, {}, self.scaled)
+        now = Margins(
+            module, self.inputs, self.labels, self.classes, names=self.shapes, scaled=self.scaled
+        )
         before = self.shapes, self.constants.keys(), self.frozen
         if (now.shapes, now.constants.keys(), now.frozen) != before:
             raise ValueError(
@@ -215,7 +234,7 @@ class Margins:
 
     def outputs(self, theta: Tensor) -> Array:
         """Compute the outputs (N, K), or (N, 1)."""
-        with torch.no_grad(), defined():
+        with torch.no_grad():
             parts = [self.outputs_at(theta, *self._inputs(rows)) for rows in self._blocks()]
         return torch.cat(parts).cpu().numpy()
 
@@ -231,8 +250,9 @@ class Margins:
         """J' lambda, shape (P,), without J."""
         table = torch.tensor(weights, device=theta.device).reshape(len(self.combinations), -1)
         leaf = theta.detach().requires_grad_()
+        # Block by block, so that the graph of one block of samples exists at a time.
         total = torch.zeros_like(leaf)
-        with differentiated(self.module), torch.enable_grad():
+        with differentiated(), torch.enable_grad():
             for rows in self._blocks():
                 combined = (table[rows] * self._margins(rows, leaf)).sum()
                 total += _derivative(combined, leaf)
@@ -243,18 +263,18 @@ class Margins:
 
         J' lambda is linear in lambda, so J w is the gradient of <J' lambda, w> in lambda, anywhere.
         """
-        if hooked(self.module):
-            raise ValueError(f"the module cannot be differentiated: {hindrance(self.module)}")
         leaf = theta.detach().requires_grad_()
         parts = list[Tensor]()
-        with differentiated(self.module), torch.enable_grad():
+        with differentiated(), torch.enable_grad():
             for rows in self._blocks():
                 margins = self._margins(rows, leaf)
+                # At lambda = 0 as well as anywhere else.
                 weights = torch.zeros_like(margins).requires_grad_()
                 transpose = _derivative((weights * margins).sum(), leaf, create_graph=True)
                 parts.append(_derivative((transpose * direction).sum(), weights))
         found = torch.cat(parts).reshape(-1)
-        if not found.isfinite().all():  # at 0 second derivatives of a root are not
+        # At 0 second derivatives of a root are not finite: the rows of J take none.
+        if not found.isfinite().all():
             places = torch.arange(len(found), device=theta.device)
             found = torch.cat([rows @ direction for rows in self._rows(theta, places)])
         return found.cpu().numpy()
@@ -321,6 +341,7 @@ class Margins:
             others = chosen
         scale = scale or {}
         m = len(chosen)
+        # One forward pass for the chosen pairs and the others together: their products meet.
         places = torch.tensor(np.append(chosen, others), device=theta.device)
         products = self._layer_products(theta, places)
         rest = {name: scale.get(name, 1.0) for name in self.shapes if name not in products}
@@ -349,6 +370,7 @@ class Margins:
 
     def _gradients(self, theta: Tensor, places: Tensor, scales: Mapping[str, float]) -> Tensor:
         """Gradients (m, P') of some margins in the parameters that have scales, times these."""
+        # Differentiated in some parameters, the others are constants of a sample's margin.
         parameters = self.parameters(theta)
         point = {name: parameters.pop(name) for name in scales}
 
@@ -359,7 +381,7 @@ class Margins:
         combinations = self.combinations.reshape(-1, self.pairs.width)[places]
         arguments = (combinations, *self._inputs(places // self.rivals))
         over_pairs = (None, *[0] * len(arguments))
-        with differentiated(self.module):
+        with differentiated():
             found = vmap(grad(margin), in_dims=over_pairs)(point, *arguments)
         parts = list[Tensor]()
         for name, scale in scales.items():
@@ -431,7 +453,7 @@ class Margins:
         found = dict[str, LayerProducts]()
         for (name, call), delta, true in zip(calls.items(), summed, exact, strict=True):
             missed = torch.linalg.norm(call.gradient(delta) - true.reshape(-1))
-            if missed <= FACTOR_TOLERANCE * torch.linalg.norm(true):
+            if missed <= 1e-9 * torch.linalg.norm(true):  # but for rounding
                 given = call.patches(call.given.detach()[used])
                 found[name] = LayerProducts(slopes[name], given, place)
         return found

@@ -23,7 +23,6 @@ margins count.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -57,7 +56,6 @@ from implicit_bias.solvers.block_balls import BlockBalls, has_block_balls
 from implicit_bias.solvers.solve import solve
 
 __all__ = [
-    "SECONDS",
     "Method",
     "MultiplierSearch",
     "Multipliers",
@@ -80,7 +78,7 @@ class MultiplierSearch:
     passes : float
         With less time than this many passes through the module take nothing is searched for.
     known : float
-        To what the gap is to be known in norms other than l2 where working sets do not end.
+        To what the level method finds the gap, and working sets that are not ``exact``.
     known_share, least_known : float
         It is to be known to this share of itself where that is less, but not to less than the last.
     first_pairs : int
@@ -93,17 +91,16 @@ class MultiplierSearch:
     clear_slack, clear_weight : float
         A pair leaves the working set where its constraint has a slack of more than this share of L,
         and its multiplier is below this share of the mean one, as long as the bound rises.
+    exact : bool
+        Whether working sets are exchanged until both bounds agree, or until the gap is known.
     broken : float
         A constraint counts as broken where it is missed by more than this share.
     rough : float
-        The same, where the gap need not be known exactly: as a share of what it is to be known to.
+        The same where the search is not ``exact``, as a share of what the gap is to be known to.
     program_share : float
         Relative gap to which the problem of a working set is solved, over ``broken``.
     agree : float
         Bounds that differ by less than this count as exact.
-    blends : int
-        Mixtures of the best direction and a new one that are tried, where the gap need not be known
-        exactly: one may have slack where the other one breaks a constraint.
     exact_share : float
         Share of the time that working sets may take by a conic solver, which may take hours.
     native_entries, native_pairs : int
@@ -127,11 +124,11 @@ class MultiplierSearch:
     rows_of_a_pair: int = 2
     clear_slack: float = 0.3
     clear_weight: float = 0.1
+    exact: bool = True
     broken: float = 1e-9
     rough: float = 0.1
     program_share: float = 0.1
     agree: float = 1e-6
-    blends: int = 20
     exact_share: float = 0.5
     native_entries: int = 2**26
     native_pairs: int = 512
@@ -145,7 +142,6 @@ class MultiplierSearch:
         tangent: TangentProgram,
         starts: Sequence[Array] | None = None,
         deadline: Deadline = NEVER,
-        known: float | None = None,
     ) -> Multipliers:
         """Find them; see `best_multipliers`."""
         # --- so little time that the weights of the loss must do
@@ -161,22 +157,21 @@ class MultiplierSearch:
         # --- on working sets
         if _is_l2(tangent.norm):
             return self._on_working_sets(
-                tangent, _GramMatrix(tangent, self.broken), starts, deadline, known
+                tangent, _GramMatrix(tangent, self.broken), starts, deadline
             )
         own = deadline.within(self.seconds)
-        asked = self.known if known is None else known
         unfinished = list[Multipliers]()
         held = self._rows(tangent, own)
         if held is not None:
             limit = own.sooner(self.exact_share) if held.conic else own
             try:
-                found = self._on_working_sets(tangent, held, starts, limit, known)
+                found = self._on_working_sets(tangent, held, starts, limit)
             except (ValueError, TimeoutError):
                 pass  # gradients of single samples are not to be had, or not in time
             else:
                 if found.method == "exact":
                     return found
-                if self._is_known(found, asked) or own.passed:
+                if self._is_known(found) or own.passed:
                     return _ended(replace(found, method="interior point"), deadline, own)
                 unfinished.append(found)
 
@@ -184,21 +179,18 @@ class MultiplierSearch:
         if starts is None:
             in_l2 = replace(tangent, norm=PARAMETER_NORMS["l2"])
             limit = own.sooner(self.exact_share)
-            near = self._on_working_sets(in_l2, _GramMatrix(in_l2, self.broken), None, limit, None)
+            near = self._on_working_sets(in_l2, _GramMatrix(in_l2, self.broken), None, limit)
             starts = [near.weights, *tempered_weights(tangent.margins, tangent.gradients.rivals)]
         judged = _judged(tangent, starts, own) or [tangent.judge(starts[0])]
-        found = self.level_method.improve(
-            [*judged, *unfinished], lambda found: self._is_known(found, asked), own
-        )
+        found = self.level_method.improve([*judged, *unfinished], self._is_known, own)
         return _ended(found, deadline, own)
 
     def _on_working_sets(
         self,
         tangent: TangentProgram,
-        held: _Held,
+        held: _GramMatrix | _Rows,
         starts: Sequence[Array] | None,
         deadline: Deadline,
-        known: float | None,
     ) -> Multipliers:
         """Solve on some pairs, price all, exchange.
 
@@ -221,8 +213,7 @@ class MultiplierSearch:
 
         ones = np.zeros(len(pairs))
         ones[joining] = 1.0
-        best = replace(tangent.judge(ones), lower=0.0)
-        along = degree * tangent.margins  # J w of the best direction
+        best = replace(tangent.judge(ones), lower=0.0, method="stopped")
         broken = self.broken
         while True:
             began = time.perf_counter()
@@ -232,45 +223,34 @@ class MultiplierSearch:
             solution = held.solved(self.program_share * broken, deadline)
             weights = np.zeros(len(pairs))
             weights[chosen] = np.maximum(solution.alpha, 0.0)
-            if not weights.any():  # squares have underflowed: none are better than others
-                weights[chosen] = 1.0
 
-            # --- bounds for all pairs
+            # --- bounds for all pairs: any weights prove a lower one; w has to be feasible for all,
+            # so what it misses the constraints by lengthens it
             found = tangent.judge(weights)
             w = held.direction(solution, found)
             slopes = tangent.slopes(w)
             rose = found.lower > (1.0 + self.broken) * best.lower
             best = best.raised(found)
-            shares = np.ones(1)
-            if known is not None:  # a blend may be feasible where neither of its ends is
-                shares = np.linspace(1.0, 0.0, self.blends, endpoint=False)
-            other = best.direction
-            of_other = along
-            for share in shares.tolist():
-                mixed = share * slopes + (1.0 - share) * of_other
-                blend = tangent.with_direction(best, share * w + (1.0 - share) * other, mixed)
-                if blend is not best:
-                    best = blend
-                    along = (degree / mixed.min()) * mixed
+            best = tangent.with_direction(best, w, slopes)
+
+            if not self.exact:
+                if self._is_known(best):
+                    return best
+                broken = self.rough * self._asked(best)
 
             # --- who joins
-            enough = False
-            if known is not None:
-                asked = self._asked(best.gap, known)
-                enough = best.gap - kkt_gap(best.upper, tangent.size) <= asked
-                broken = self.rough * asked
+            below = degree * (1.0 - broken)
             of_set = slopes[chosen]
             slopes[chosen] = np.inf
-            below = degree * (1.0 - broken)
             count = self.rows_of_a_pair * len(np.unique(pairs[slopes < below]))
             count = min(count, self.first_pairs, held.most_pairs - len(chosen))
             if count > 0:
                 joining = worst_rows(slopes, pairs, below, count)
             separated = np.isfinite(solution.certificate.upper)
             late = not deadline.allows(time.perf_counter() - began)
-            if enough or count <= 0 or late or not separated:
+            if count <= 0 or late or not separated:
                 agree = best.upper <= (1.0 + max(2.0 * broken, self.agree)) * best.lower
-                return replace(best, method="exact" if agree else "stopped")
+                return replace(best, method="exact") if agree else best
 
             # --- who stays
             heavy = weights[chosen] > self.clear_weight * weights[chosen].mean()
@@ -290,26 +270,21 @@ class MultiplierSearch:
             return None
         return _Rows(tangent, norm, most, self.rows_at_a_time, deadline, conic=conic)
 
-    def _asked(self, gap: float, known: float) -> float:
-        """To what a gap is to be known."""
-        return max(min(known, self.known_share * gap), self.least_known)
+    def _asked(self, found: Multipliers) -> float:
+        """To what the gap is to be known."""
+        return max(min(self.known, self.known_share * found.gap), self.least_known)
 
-    def _is_known(self, found: Multipliers, known: float) -> bool:
+    def _is_known(self, found: Multipliers) -> bool:
         """Whether the bounds on the gap are near enough."""
-        return found.gap - found.gap_lower <= self._asked(found.gap, known)
-
-
-# The time of a search where nobody says otherwise.
-SECONDS = MultiplierSearch().seconds
+        return found.gap - found.gap_lower <= self._asked(found)
 
 
 def best_multipliers(
     tangent: TangentProgram,
     *,
-    seconds: float = SECONDS,
+    seconds: float = MultiplierSearch.seconds,
     starts: Sequence[Array] | None = None,
     deadline: Deadline = NEVER,
-    known: float | None = None,
 ) -> Multipliers:
     """Find the multipliers of least KKT gap.
 
@@ -327,11 +302,8 @@ def best_multipliers(
         When to end in any case, with the bounds so far. A step of the search is not begun where the
         last one took longer than what is left; with next to no time the bounds are those of the
         start, or of the loss's weights.
-    known : float, optional
-        The search ends where the gap is known to this, or to a tenth of itself if that is less. By
-        default where it is known exactly.
     """
-    return MultiplierSearch(seconds=seconds).best(tangent, starts, deadline, known)
+    return MultiplierSearch(seconds=seconds).best(tangent, starts, deadline)
 
 
 def _judged(
@@ -359,33 +331,7 @@ def _ended(found: Multipliers, deadline: Deadline, own: Deadline) -> Multipliers
 # --- what is held of a working set ---------------------------------------------------------------
 
 
-class _Held(ABC):
-    """The pairs of a working set, as features of a margin problem with labels 1.
-
-    Attributes
-    ----------
-    most_pairs : int
-        Pairs that there is room for.
-    """
-
-    most_pairs: int
-
-    @abstractmethod
-    def exchange(
-        self, chosen: NDArray[np.int64], stays: NDArray[np.bool_], joining: NDArray[np.int64]
-    ) -> None:
-        """Keep some of the chosen pairs, and put those that join after them."""
-
-    @abstractmethod
-    def solved(self, tolerance: float, deadline: Deadline) -> Solution:
-        """Solve the problem of the set to a relative gap, or as far as the time allows."""
-
-    @abstractmethod
-    def direction(self, solution: Solution, found: Multipliers) -> Tensor:
-        """Return w (P,) of a solution, of whose multipliers the bounds were found."""
-
-
-class _GramMatrix(_Held):
+class _GramMatrix:
     """G = J S^2 J' of the set, in l2 with scales S of the tensors."""
 
     def __init__(self, tangent: TangentProgram, broken: float) -> None:
@@ -410,7 +356,7 @@ class _GramMatrix(_Held):
     def solved(self, tolerance: float, deadline: Deadline) -> Solution:
         """Solve with the rows of a factor R as features, R R' = G."""
         self.factor, self.pivots = _factor(self.gram)
-        problem = max_margin(_scaled(self.factor), np.ones(len(self.gram)))
+        problem = max_margin(self.factor, np.ones(len(self.gram)))
         return _solution(problem, tolerance, deadline)
 
     def direction(self, solution: Solution, found: Multipliers) -> Tensor:
@@ -426,7 +372,7 @@ class _GramMatrix(_Held):
         smallest = float((self.gram @ weights).min())  # of J w, with w by the multipliers
         is_rough = smallest < (1.0 - self.broken) * tangent.degree
         if is_rough and len(self.pivots) and np.isfinite(solution.certificate.upper):
-            u = (tangent.degree / np.abs(self.factor).max()) * solution.coef.reshape(-1)
+            u = tangent.degree * solution.coef.reshape(-1)
             missed = u - self.factor.T @ weights
             delta = np.zeros(len(self.pairs))
             delta[self.pivots] = solve_triangular(self.factor[self.pivots].T, missed)
@@ -437,7 +383,7 @@ class _GramMatrix(_Held):
         return tangent.units**2 * combination
 
 
-class _Rows(_Held):
+class _Rows:
     """J S of the set, and the norm of theta over the scales S."""
 
     def __init__(
@@ -482,19 +428,13 @@ class _Rows(_Held):
 
     def solved(self, tolerance: float, deadline: Deadline) -> Solution:
         """Solve with the rows as features."""
-        problem = max_margin(_scaled(self.rows), np.ones(len(self.rows)), self.norm)
+        problem = max_margin(self.rows, np.ones(len(self.rows)), self.norm)
         return _solution(problem, tolerance, deadline)
 
     def direction(self, solution: Solution, found: Multipliers) -> Tensor:
         """Return the coefficients, times the scales, at which the least of J w is L."""
-        largest = np.abs(self.rows).max() or 1.0
         w = torch.tensor(solution.coef.reshape(-1)).to(self.tangent.theta)
-        return (self.tangent.degree / largest) * self.tangent.units * w
-
-
-def _scaled(rows: Array) -> Array:
-    """Divide rows by their largest entry, which changes a margin problem by a factor alone."""
-    return rows / (np.abs(rows).max() or 1.0)
+        return self.tangent.degree * self.tangent.units * w
 
 
 def _factor(gram: Array) -> tuple[Array, NDArray[np.int64]]:

@@ -33,31 +33,34 @@ for each optimizer.
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from implicit_bias.base.options import OPTIMIZER_LIMITS
+from implicit_bias.modules.steps import (
+    LIMIT_NORMS,
+    OptimizerError,
+    StepNorm,
+    each_of,
+    name_of,
+    steps_of,
+)
 from implicit_bias.norms import LInf
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ComposedNorm, ParameterNorm
 
-# The norm of each tensor, by the optimizer's class.
-LIMIT_NORMS = dict[str, str]()
-for _limit in OPTIMIZER_LIMITS.values():
-    for _class in _limit.classes:
-        LIMIT_NORMS[_class] = _limit.norm
-# Ratios of rates that differ by this share have other schedules.
-SAME_SCHEDULE = 1e-6
-
-
-class OptimizerError(ValueError):
-    """Optimizers for which no norm is known."""
+__all__ = [
+    "Geometry",
+    "OptimizerError",
+    "each_of",
+    "geometry_of",
+    "groups_of",
+    "left_out",
+    "name_of",
+]
 
 
 @dataclass(frozen=True)
@@ -105,36 +108,21 @@ def geometry_of(optimizer: object, module: nn.Module) -> Geometry:
     if not are_objects:
         return Geometry(PARAMETER_NORMS[kinds[0]], words)
 
-    # --- the norm and the rate of each tensor of the module
-    names = {id(p): name for name, p in module.named_parameters()}
-    inner = dict[str, str]()
-    rates = dict[str, float]()
+    inner = dict[str, StepNorm]()
+    rates = dict[str, float]()  # how far a step moves each tensor, at the start of a schedule
     changes = list[float]()  # what schedules made of the rates
-    held = list[_HeldTensor]()
-    for one, kind in zip(several, kinds, strict=True):
-        for tensor in _held_tensors(one, kind):
-            held.append(tensor)
-            name = names.get(id(tensor.parameter))
-            if name is None:
-                continue
-            if name in inner:
-                raise OptimizerError(f"two optimizers hold {name!r}: give it to one of them")
-            inner[name] = kind
-            rates[name] = tensor.rate
-            changes.append(tensor.change)
-
-    # --- optimizers of another copy of the module: all is known of one optimizer with one rate
-    if not inner:
-        shapes = Counter(tensor.parameter.shape for tensor in held)
-        trained = Counter(p.shape for p in module.parameters() if p.requires_grad)
-        one_rate = len({tensor.rate for tensor in held}) <= 1
-        if len(several) > 1 or not one_rate or shapes != trained:
+    for step in steps_of(several, module):
+        if not 0 < step.first_rate < math.inf:
             raise OptimizerError(
-                "the optimizer holds none of the module's parameters, so the norm and the rate of "
-                "each tensor are not known: pass the one that trained this module"
+                f"the rate of {step.name!r} is {step.first_rate:g}, so it is not trained, or it "
+                "has been set to 0 by hand: pass the optimizer with the rate that it had, or "
+                "freeze the tensor with requires_grad_(False)"
             )
-        return Geometry(PARAMETER_NORMS[kinds[0]], words)
-    if max(changes) > (1.0 + SAME_SCHEDULE) * min(changes):
+        inner[step.name] = step.norm
+        rates[step.name] = step.first_rate * step.scale
+        changes.append(step.rate / step.first_rate)
+    # A schedule that is the same for all tensors keeps the ratios of their rates.
+    if not math.isclose(max(changes), min(changes), rel_tol=1e-6, abs_tol=0.0):
         raise OptimizerError(
             "the rates of the tensors follow different schedules, so they have no ratio in the "
             "limit: give all groups the same schedule"
@@ -167,44 +155,6 @@ def _composed(inner: Mapping[str, str], rates: Mapping[str, float]) -> Parameter
     return ComposedNorm(norms, LInf(), f"weighted {words}" if scale else words, scale)
 
 
-class _HeldTensor(NamedTuple):
-    """A trained tensor of an optimizer."""
-
-    parameter: Tensor
-    rate: float  # how far it moves in a step, at the start of a schedule
-    change: float  # the rate now over that at the start
-
-
-def _held_tensors(optimizer: Any, kind: str) -> Iterator[_HeldTensor]:
-    """Yield the trained tensors of an optimizer."""
-    for group in optimizer.param_groups:
-        trained = [p for p in group["params"] if p.requires_grad]
-        if not trained:
-            continue
-        now = float(group["lr"])
-        first = float(group.get("initial_lr", now))
-        if not 0 < first < math.inf:
-            raise OptimizerError(
-                f"the rate of a group of {name_of(optimizer)} is {first:g}, so its tensors are "
-                "not trained, or it has been set to 0 by hand: pass it with the rate that it had, "
-                "or freeze the tensors with requires_grad_(False)"
-            )
-        for p in trained:
-            rate = first
-            if kind == "spectral":
-                rate *= muon_scale(group, p.shape)
-            yield _HeldTensor(p, rate, now / first)
-
-
-def muon_scale(group: Mapping[str, Any], shape: torch.Size) -> float:
-    """Return the factor by which Muon lengthens the steps of a matrix."""
-    rows = shape[0]
-    columns = math.prod(shape[1:])
-    if group.get("adjust_lr_fn") == "match_rms_adamw":
-        return 0.2 * math.sqrt(max(rows, columns))
-    return math.sqrt(max(1.0, rows / columns))
-
-
 def _norm_of(optimizer: object) -> str:
     """Name of the norm of the tensors of an optimizer."""
     name = name_of(optimizer)
@@ -224,20 +174,7 @@ def _norm_of(optimizer: object) -> str:
                 "as gradient descent in a metric of the run's own, not in a norm that is known: "
                 f"{cure}"
             )
-        keys = ["lr", "adjust_lr_fn"] if name == "Muon" else ["lr"]
-        for key in keys:
-            if key not in group:
-                raise OptimizerError(
-                    f"this {name} does not say in its param_groups how it scales its steps "
-                    f"({key}), so the weights of its norm are not known: take one of torch.optim, "
-                    f"or {cure}"
-                )
     return LIMIT_NORMS[name]
-
-
-def each_of(optimizer: object) -> list[object]:
-    """Return an optimizer, its class or its name, or several, as a list."""
-    return list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
 
 
 def groups_of(optimizer: object) -> list[dict[str, Any]]:
@@ -247,16 +184,6 @@ def groups_of(optimizer: object) -> list[dict[str, Any]]:
         if isinstance(one, torch.optim.Optimizer):
             groups += one.param_groups
     return groups
-
-
-def default_groups(optimizer: object, params: Iterable[Tensor]) -> list[dict[str, Any]]:
-    """Group in which an optimizer of torch, given by class or name, would hold parameters."""
-    group: dict[str, Any] = {"params": params}
-    kind = getattr(torch.optim, name_of(optimizer), None)
-    if kind is not None:
-        for name, option in inspect.signature(kind).parameters.items():
-            group.setdefault(name, option.default)
-    return [group]
 
 
 def left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:
@@ -279,15 +206,6 @@ def _words(optimizer: object) -> str:
         details.append(f"rate {rates.pop():.3g}")
     beta2 = {group["betas"][1] for group in groups if "betas" in group}
     details += [f"beta2 {value:g}" for value in sorted(beta2)]
-    if any("ns_steps" in group for group in groups):
-        details.append("singular values of its steps are within about 0.5 and 1.2 only")
     if not details:
         return name
     return f"{name} ({', '.join(details)})"
-
-
-def name_of(thing: object) -> str:
-    """Name an optimizer, a loss, or its class, as it is known here or by itself."""
-    name = thing if isinstance(thing, str) else getattr(thing, "__name__", type(thing).__name__)
-    known = {key.lower(): key for key in LIMIT_NORMS}
-    return known.get(name.lower(), str(name))

@@ -5,9 +5,10 @@ Powers of 2 scale homogeneous arithmetic without rounding, so the scales are 1/2
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from implicit_bias.base.validation import Array
@@ -17,41 +18,25 @@ from implicit_bias.modules.margins import Margins
 HOMOGENEITY_TOLERANCE = 1e-6
 
 
-def scaled_outputs(gradients: Margins, scales: Mapping[str, float]) -> Array:
-    """Compute the outputs (N, K) with some parameters scaled."""
-    parts = gradients.parameters(gradients.theta).items()
-    scaled = {name: scales.get(name, 1.0) * part for name, part in parts}
-    return gradients.outputs(gradients.flat(scaled))
-
-
-def degree_in(gradients: Margins, names: Collection[str], at_0: Collection[str] = ()) -> float:
-    """Degree of all outputs together in some parameters, others at 0; nan where there is none."""
-    return float(degrees_in(gradients, names, at_0, by_sample=False)[0])
-
-
 @np.errstate(divide="ignore", invalid="ignore")  # of outputs that are 0: nan
-def degrees_in(
-    gradients: Margins, names: Collection[str], at_0: Collection[str] = (), *, by_sample: bool
-) -> Array:
-    """Degrees of the outputs of each sample, (N,), or of all together, (1,); nan without."""
-    scaled = list[Array]()
+def degree_in(gradients: Margins, names: Collection[str], at_0: Collection[str] = ()) -> float:
+    """Degree of the outputs in some parameters, others at 0; nan where there is none."""
+    outputs = list[Array]()
     for scale in (0.5, 1.0, 2.0):
-        scales = dict.fromkeys(names, scale) | dict.fromkeys(at_0, 0.0)
-        outputs = scaled_outputs(gradients, scales)
-        scaled.append(outputs if by_sample else outputs.reshape(1, -1))
-    down, original, up = scaled
-    size = np.abs(original).max(axis=1)
-    most = np.abs(up).max(axis=1)
-    factor = most / size
-    error_up = np.abs(up - factor[:, None] * original).max(axis=1) / most
-    error_down = np.abs(factor[:, None] * down - original).max(axis=1) / size
-    fits = (np.maximum(error_up, error_down) <= HOMOGENEITY_TOLERANCE) & down.any(axis=1)
-    return np.where(fits, np.log2(factor), np.nan)
-
-
-def degree_without(gradients: Margins, names: Collection[str]) -> float:
-    """Degree with some parameters at 0; 0 where the rest is not homogeneous, or nothing."""
-    return float(np.nan_to_num(degree_in(gradients, gradients.shapes.keys() - names, names)))
+        scaled = dict[str, Tensor]()
+        for name, part in gradients.parameters(gradients.theta).items():
+            if name in at_0:
+                scaled[name] = torch.zeros_like(part)
+            else:
+                scaled[name] = scale * part if name in names else part
+        outputs.append(gradients.outputs(gradients.flat(scaled)))
+    # f(2 theta) = 2^L f(theta) and f(theta) = 2^L f(theta / 2), with one L for all outputs.
+    down, original, up = outputs
+    factor = np.abs(up).max() / np.abs(original).max()
+    missed = max(deviation_of(factor * original, up), deviation_of(factor * down, original))
+    if missed <= HOMOGENEITY_TOLERANCE and down.any():
+        return float(np.log2(factor))
+    return float("nan")
 
 
 @np.errstate(divide="ignore", invalid="ignore")  # where all are 0: nan

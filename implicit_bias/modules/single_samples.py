@@ -32,14 +32,14 @@ from implicit_bias.base.validation import Array, as_finite, check_shape
 from implicit_bias.problem import max_margin
 from implicit_bias.solvers.solve import solve
 
-# Shares of the multipliers that change by less are a fixed point.
-SETTLED = 1e-9
-# Most steps towards one.
-MOST_STEPS = 500
-
 
 def per_sample_adam_metric(
-    X: ArrayLike, y: ArrayLike, start: ArrayLike | None = None
+    X: ArrayLike,
+    y: ArrayLike,
+    start: ArrayLike | None = None,
+    *,
+    settled: float = 1e-9,
+    most_steps: int = 500,
 ) -> tuple[Array, Array]:
     """Find the metric in which Adam with one sample at a time maximises the margin.
 
@@ -51,6 +51,10 @@ def per_sample_adam_metric(
         Labels, -1 and +1.
     start : array_like of shape (N,), optional
         Shares of the samples to start from, by default equal ones.
+    settled : float
+        Shares that change by no more are a fixed point.
+    most_steps : int
+        Steps towards one.
 
     Returns
     -------
@@ -91,13 +95,13 @@ def per_sample_adam_metric(
     if start is not None:
         shares = as_finite(start, "start", 1)
         check_shape(shares, "start", (len(squares),), "a share a sample")
-    for _ in range(MOST_STEPS):
+    for _ in range(most_steps):
         sums = shares**2 @ squares
         metric = np.sqrt(np.where(sums > 0, sums, 1.0))
         solution = solve(max_margin(problem.X / np.sqrt(metric), problem.y), tol=1e-10)
         solution.raise_for_status()
         target = solution.alpha / solution.alpha.sum()
-        if np.abs(target - shares).max() <= SETTLED:
+        if np.abs(target - shares).max() <= settled:
             return metric, shares
         shares = (shares + target) / 2
-    raise RuntimeError(f"no fixed point in {MOST_STEPS} steps: the shares of multipliers oscillate")
+    raise RuntimeError(f"no fixed point in {most_steps} steps: the shares of multipliers oscillate")

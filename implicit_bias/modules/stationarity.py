@@ -68,7 +68,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from implicit_bias.base.validation import Array, check_flag, check_number
+from implicit_bias.base.validation import Array, check_flag
 from implicit_bias.bounds.certificate import Certificate, certify
 from implicit_bias.modules.evaluate import as_module, double, evaluating
 from implicit_bias.modules.homogeneity import HomogeneityError
@@ -77,8 +77,6 @@ from implicit_bias.networks import Network
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.problem import MarginProblem
 
-# A hidden unit is active if its norm is at least this share of the largest one, else dead.
-ACTIVE_SHARE = 0.01
 # Samples up to which the multipliers of one of this package's networks take a second or two.
 FEW_SAMPLES = 2000
 
@@ -219,8 +217,6 @@ def stationarity(
     module: nn.Module,
     inputs: tuple[Tensor | Array, ...],
     labels: ArrayLike,
-    *,
-    degree: float | None = None,
 ) -> Stationarity:
     """Measure how far a module is from a KKT point of theorem 3.1, in float64.
 
@@ -235,8 +231,6 @@ def stationarity(
         prepare` makes those of this package's networks.
     labels : array_like of shape (N,)
         -1 or +1; or 0 .. K - 1.
-    degree : float, optional
-        L; measured where not given, and checked in any case.
 
     Returns
     -------
@@ -245,7 +239,7 @@ def stationarity(
     Raises
     ------
     HomogeneityError
-        The module is not homogeneous, or not of the given degree.
+        The module is not homogeneous.
     SeparationError
         A margin is not positive.
     ValueError
@@ -261,10 +255,8 @@ def stationarity(
     1.0
     """
     module = as_module(module)
-    if degree is not None:
-        check_number(degree, "degree", "(0, 1000]")
-    with evaluating(module):
-        subject = Subject.of(margins_of(module, inputs, labels), degree=degree)
+    with evaluating(module) as (copied, _):
+        subject = Subject.of(margins_of(copied, inputs, labels))
         best = subject.measure(PARAMETER_NORMS["l2"])
     program = best.program
     return Stationarity(
@@ -420,5 +412,5 @@ def balance(network: Network) -> float:
 
 def active_units(norms: Array) -> NDArray[np.bool_]:
     """Which units have at least 1 % of the largest norm, of the norms (H,) of all."""
-    active: NDArray[np.bool_] = (norms > 0) & (norms >= ACTIVE_SHARE * norms.max())
+    active: NDArray[np.bool_] = (norms > 0) & (norms >= 0.01 * norms.max())
     return active

@@ -32,10 +32,21 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from implicit_bias.modules.optimizers import OptimizerError, each_of, muon_scale, name_of
+from implicit_bias.base.options import OPTIMIZER_LIMITS
 
 StepNorm: TypeAlias = Literal["l2", "linf", "spectral"]
 StepScale: TypeAlias = Callable[[Mapping[str, Any], torch.Size], float]
+
+
+# The norm in which full batches go to the maximum margin, by the optimizer's class.
+LIMIT_NORMS = dict[str, str]()
+for _limit in OPTIMIZER_LIMITS.values():
+    for _class in _limit.classes:
+        LIMIT_NORMS[_class] = _limit.norm
+
+
+class OptimizerError(ValueError):
+    """Optimizers for which no norm is known."""
 
 
 @dataclass(frozen=True)
@@ -62,23 +73,23 @@ def unit_scale(group: Mapping[str, Any], shape: torch.Size) -> float:
     return 1.0
 
 
-SIGNS = Kind("linf", unit_scale, decoupled=True)
-ADAPTIVE = Kind("linf", unit_scale, decoupled=False)
+def muon_scale(group: Mapping[str, Any], shape: torch.Size) -> float:
+    """Return the factor by which Muon lengthens the steps of a matrix."""
+    rows = shape[0]
+    columns = math.prod(shape[1:])
+    if group.get("adjust_lr_fn") == "match_rms_adamw":
+        return 0.2 * math.sqrt(max(rows, columns))
+    return math.sqrt(max(1.0, rows / columns))
+
+
 KINDS: dict[str, Kind] = {
     "SGD": Kind("l2", unit_scale, decoupled=False),
-    "Adam": ADAPTIVE,
-    "NAdam": ADAPTIVE,
-    "RAdam": ADAPTIVE,
-    "Adamax": ADAPTIVE,
-    "RMSprop": ADAPTIVE,
-    "AdamW": SIGNS,
-    "Lion": SIGNS,
-    "Signum": SIGNS,
-    "SignSGD": SIGNS,
     "Muon": Kind("spectral", muon_scale, decoupled=True),
 }
-# Optimizers of which some groups are of Muon, the others of Adam with decoupled decay.
-MUON_WITH_ADAM = ("MuonWithAuxAdam", "SingleDeviceMuonWithAuxAdam")
+for _name in ("Adam", "NAdam", "RAdam", "Adamax", "RMSprop"):
+    KINDS[_name] = Kind("linf", unit_scale, decoupled=False)
+for _name in ("AdamW", "Lion", "Sign", "SignDescent", "SignSGD", "Signum"):
+    KINDS[_name] = Kind("linf", unit_scale, decoupled=True)
 
 
 def register(
@@ -174,7 +185,7 @@ def steps_of(optimizer: object, module: nn.Module) -> list[Step]:
     found: dict[str, Step] = {}
     for given in each_of(optimizer):
         inner = unwrapped(given)
-        if not isinstance(inner, torch.optim.Optimizer) and not hasattr(inner, "param_groups"):
+        if not hasattr(inner, "param_groups"):
             raise TypeError(
                 f"optimizer must be an optimizer with its parameter groups, or several, got "
                 f"{given!r}: the weight decay of each tensor is read from them"
@@ -204,7 +215,7 @@ def unwrapped(optimizer: Any) -> Any:
 def kind_of(optimizer: Any, group: Mapping[str, Any]) -> Kind:
     """Return the kind of an optimizer's class, or of the nearest one that it derives from."""
     lineage = [base.__name__ for base in type(optimizer).__mro__]
-    if any(name in MUON_WITH_ADAM for name in lineage):
+    if any(name.endswith("MuonWithAuxAdam") for name in lineage):  # Keller Jordan's
         return KINDS["Muon"] if group.get("use_muon", False) else KINDS["AdamW"]
     for name in lineage:
         if name in KINDS:
@@ -238,3 +249,15 @@ def _step(optimizer: Any, group: Mapping[str, Any], name: str, parameter: Tensor
         taken=float(state.get("step", math.nan)),
         scheduled="initial_lr" in group,
     )
+
+
+def each_of(optimizer: object) -> list[object]:
+    """Return an optimizer, its class or its name, or several, as a list."""
+    return list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+
+
+def name_of(thing: object) -> str:
+    """Name an optimizer, a loss, or its class, as it is known here or by itself."""
+    name = thing if isinstance(thing, str) else getattr(thing, "__name__", type(thing).__name__)
+    known = {key.lower(): key for key in LIMIT_NORMS}
+    return known.get(name.lower(), str(name))

@@ -34,14 +34,6 @@ NOTHING_TRAINED = (
     "no parameter gets a gradient, so nothing is trained: is the output computed from the "
     "parameters in each forward pass, without detach() and without no_grad()?"
 )
-# Largest degree, as measured, of margins that are linear in the parameters.
-LINEAR = 1.0 + 1e-6
-# Parameters at smallest margin 1 may be those of the module times 2 to this power, and back.
-MOST_BITS = 500.0
-# Samples on which a module is refused before all are evaluated.
-FIRST_SAMPLES = 2
-# Samples named in a message.
-NAMED = 5
 
 
 class SeparationError(ValueError):
@@ -67,7 +59,6 @@ def margins_of(
     labels: ArrayLike | Tensor,
     *,
     norms: Iterable[ParameterNorm] = (),
-    homogeneous: Collection[str] | None = None,
 ) -> Margins:
     """Check a module, in the modes that it is in, with its samples: the one check there is.
 
@@ -81,14 +72,9 @@ def margins_of(
         -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K).
     norms : iterable of ParameterNorm
         Those that it is measured in.
-    homogeneous : collection of str, optional
-        Parameters in which the module has to be homogeneous: one that is not is refused on its
-        first samples, before all are evaluated. What passes is still to be checked on all.
 
     Raises
     ------
-    HomogeneityError
-        It is not homogeneous in these.
     ValueError
         Inputs, outputs or labels that do not fit; outputs that are random, depend on the other
         samples of a batch, or are not finite; no parameter to train; a norm of other parts.
@@ -100,11 +86,6 @@ def margins_of(
         n_samples = len(arguments[0])
     tensors = evaluate.as_inputs(arguments, n_samples, device)
     labels = evaluate.labels_as_array(labels)
-    if homogeneous is not None and len(labels) > homogeneity.WATCHED:
-        first = tuple(tensor[: homogeneity.WATCHED] for tensor in tensors)
-        classes = _classes(evaluate.check_outputs(module, first), labels)
-        few = Margins(module, first, labels[: homogeneity.WATCHED], classes)
-        _refuse_at_once(few.of_samples(np.arange(FIRST_SAMPLES)), homogeneous)
     classes = _classes(evaluate.check_outputs(module, tensors), labels)
     gradients = Margins(module, tensors, labels, classes)
     if not np.isfinite(gradients.outputs(gradients.theta)).all():
@@ -146,39 +127,13 @@ def offering_leading(how: str = "pass leading=True") -> Iterator[None]:
         ) from error
 
 
-def _refuse_at_once(few: Margins, names: Collection[str]) -> None:
-    """Refuse a module that is not homogeneous in some parameters on its first samples.
-
-    Only where these samples tell: outputs that are finite and not 0, and a gradient in each of the
-    parameters, since one that gets none from any sample does not count.
-
-    Raises
-    ------
-    HomogeneityError
-        The message names the layer or the parameters, and a cure.
-    """
-    names = few.shapes.keys() & set(names)
-    margins = few.margins(few.theta)
-    if not names or not np.isfinite(margins).all() or not margins.any():
-        return
-    few = few.restricted(names, few.theta)
-    if not without_gradient(few):
-        homogeneity.degree_of(few)
-
-
 def _classes(outputs: Tensor, labels: ArrayLike) -> int | None:
     """K of outputs (n, K), None of outputs (n,), if the labels are of that kind."""
     classes = outputs.shape[1] if outputs.ndim == 2 else None
-    found = np.unique(np.asarray(labels))
-    if classes is None and set(found.tolist()) == {0, 1}:
+    if classes is None and set(np.unique(labels).tolist()) == {0, 1}:
         raise ValueError(
             "labels are 0 and 1, but the module has one output a sample: recode them as -1 and +1 "
             "(2 * labels - 1)"
-        )
-    if classes is not None and -1 in found:
-        raise ValueError(
-            f"labels are {found[:5].tolist()}, but the module has {classes} outputs a sample: pass "
-            f"classes 0 .. {classes - 1}"
         )
     return classes
 
@@ -201,9 +156,9 @@ def at_nonzero_outputs(gradients: Margins) -> Margins:
 
 
 def named(samples: NDArray[np.int64]) -> str:
-    """List some samples, the first few of them."""
-    more = ", ..." if len(samples) > NAMED else ""
-    return ", ".join(map(str, samples[:NAMED])) + more
+    """List some samples, the first five of them."""
+    more = ", ..." if len(samples) > 5 else ""
+    return ", ".join(map(str, samples[:5])) + more
 
 
 def without_gradient(gradients: Margins) -> tuple[str, ...]:
@@ -284,10 +239,10 @@ class Subject:
             return cls(gradients, degree)
         return cls(leading_part(gradients, degree)[0], degree, whole=gradients)
 
-    def reread(self) -> Subject:
-        """Return the same module with the parameters that it has by now."""
+    def reread(self, module: nn.Module) -> Subject:
+        """Return the same module, or a copy of it, with the parameters that it has by now."""
         leading = self.whole is not None
-        return self.known(self.itself.gradients.reread(), self.degree, leading=leading)
+        return self.known(self.itself.gradients.reread(module), self.degree, leading=leading)
 
     @cached_property
     def rest(self) -> float:
@@ -311,7 +266,7 @@ class Subject:
     @cached_property
     def linear(self) -> bool:
         """Whether the margins are linear in all parameters, wherever these are."""
-        if self.degree > LINEAR:
+        if self.degree > 1.0 + homogeneity.HOMOGENEITY_TOLERANCE:
             return False
         first = evaluate.drawn_like(self.gradients.theta, 0)
         second = evaluate.drawn_like(self.gradients.theta, 1)
@@ -326,6 +281,11 @@ class Subject:
         return float(self.margins.min())
 
     @property
+    def separates(self) -> bool:
+        """Whether all margins are positive, and finite."""
+        return self.min_margin > 0 and bool(np.isfinite(self.margins).all())
+
+    @property
     def error(self) -> float:
         """Share of the samples on the wrong side; nan where an output is not finite."""
         if not math.isfinite(self.min_margin):
@@ -336,15 +296,6 @@ class Subject:
     def itself(self) -> Subject:
         """The module itself, where its leading part is measured."""
         return self if self.whole is None else Subject(self.whole, self.degree)
-
-    def training_call(self, *asked: str) -> str:
-        """Write the call that trains the module on, to its limit."""
-        trained = dict(self.gradients.module.named_parameters())
-        double = all(trained[name].dtype == torch.float64 for name in self.gradients.shapes)
-        given = ["module" if double else "module.double()", "inputs", "labels", *asked]
-        if self.whole is not None:
-            given.append("leading=True")
-        return f"train_to_limit({', '.join(given)})"
 
     @property
     def wrong(self) -> NDArray[np.int64]:
@@ -371,18 +322,16 @@ class Subject:
             A margin is not positive.
         """
         smallest = self.min_margin
-        if not (smallest > 0 and np.isfinite(self.margins).all()):
+        if not self.separates:
             raise SeparationError(self._why_not_separating())
-        exponent = math.log2(smallest) / self.degree
-        spread = math.log2(float(self.margins.max())) - math.log2(smallest)
-        if max(abs(exponent), spread) > MOST_BITS:
+        # q(theta / c) = q(theta) / c^L is 1 at the smallest margin for c = q^(1 / L).
+        scale = float(np.float64(smallest) ** (1.0 / self.degree))
+        if not 0.0 < scale < math.inf:
             raise homogeneity.HomogeneityError(
                 f"the module is homogeneous of degree {self.degree:.4g}: scaled to smallest margin "
-                "1, its parameters or the largest margins leave the range of float64",
-                "use layers whose outputs grow with the parameters, not with a small power of "
-                "them, and inputs that are less far apart in size",
+                "1, its parameters leave the range of float64",
+                "use layers whose outputs grow with the parameters, not with a small power of them",
             )
-        scale = smallest ** (1.0 / self.degree)
         theta = self.gradients.theta / scale
         margins = self.margins / smallest
         return multipliers.TangentProgram(self.gradients, theta, self.degree, norm, margins, scale)
@@ -390,15 +339,10 @@ class Subject:
     def _why_not_separating(self) -> str:
         """Say which margins are not positive, and what to do."""
         if not self.margins.any():
-            if self.itself.margins.any():
-                return (
-                    f"the leading part of the module, of degree {self.degree:.4g}, is 0 at these "
-                    "parameters (a low-rank update before its first step, say), so no scaling of "
-                    "it has margin 1: train on"
-                )
             return (
                 "all margins are 0, so no scaling of the module has margin 1: are all its units "
-                "dead, or its last weights 0? Start from other weights"
+                "dead, its last weights 0, or its leading part (a low-rank update before its first "
+                "step)? Train on, or start from other weights"
             )
         wrong = self.wrong
         n_samples = len(self.gradients.labels)
@@ -406,10 +350,8 @@ class Subject:
         if len(only):
             return (
                 f"the leading part of the module misclassifies {len(only)} of {n_samples} samples "
-                f"(samples {named(only)}) that the module itself does not; the rest is "
-                f"{self.rest:.3g} of the leading part: train longer, by {self.training_call()} "
-                "say, for the leading part decides in the limit. That may take many calls: it is "
-                "on the way while the rest falls"
+                f"(samples {named(only)}) that the module itself does not: train longer, by "
+                "train_to_limit(..., leading=True) say, for the leading part decides in the limit"
             )
         return (
             f"{len(wrong)} of {n_samples} samples are on the wrong side (samples {named(wrong)}; "
@@ -422,11 +364,13 @@ class Subject:
         return multipliers.best_multipliers(self.at_margin_1(norm), deadline=deadline)
 
     def gap(
-        self, norm: ParameterNorm, deadline: Deadline, seconds: float = multipliers.SECONDS
+        self,
+        norm: ParameterNorm,
+        deadline: Deadline,
+        seconds: float = multipliers.MultiplierSearch.seconds,
     ) -> float:
         """Relative KKT gap; nan where a margin is not positive, or not finite."""
-        try:
-            program = self.at_margin_1(norm)
-        except SeparationError:
+        if not self.separates:
             return math.nan
+        program = self.at_margin_1(norm)
         return multipliers.best_multipliers(program, seconds=seconds, deadline=deadline).gap

@@ -107,9 +107,8 @@ class TangentProgram:
         scale = 0.0
         if size > 0:
             lower = self.degree * float(weights.sum()) / size
-            scale = lower / size  # in this order: the square of a size may be 0
-        if not np.isfinite(scale):  # float64 does not hold the multipliers at that scale
-            scale = 1.0
+            # (1) is least over multiples of lambda where ||v||_*^2 = L sum(lambda).
+            scale = lower / size
         return Multipliers(
             program=self,
             weights=scale * weights,

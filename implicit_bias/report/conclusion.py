@@ -26,7 +26,7 @@ def linked(message: Message, defined: Container[str]) -> Markup:
     per_cent = f"{NO_BREAK}%"
     values: dict[str, Markup] = {}
     for name, value in message.values.items():
-        if name == "command":
+        if name == "to_limit":
             values[name] = as_code(value)
             continue
         values[name] = escape(value.replace(" %", per_cent))

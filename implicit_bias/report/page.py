@@ -1,7 +1,7 @@
 """Write a comparison as one self-contained HTML page, with its tables and figures as files.
 
 ================================  ==========================================================
-report.html                       the page: one script that sorts tables, nothing from elsewhere
+report.html                       the page: no script, and nothing from elsewhere
 models.csv, models.parquet        one row per model, the numbers of `Comparison.model_frame`
 pairs.csv, pairs.parquet          one row per pair; where there are two models at least
 predictions.csv, .parquet         one row per test sample: where it is in the user's file, its
@@ -14,7 +14,6 @@ figures/*.png, figures/*.svg      each figure of the page; images of pixels as P
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -30,7 +29,6 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.atomic import make_folder, write_atomically, write_tables, write_text
-from implicit_bias.base.packaged import text_of
 from implicit_bias.base.validation import as_finite
 from implicit_bias.comparison import Comparison
 from implicit_bias.comparison.comparison import TRUE
@@ -39,12 +37,10 @@ from implicit_bias.datasets.labels import label_text
 from implicit_bias.estimators.base import dense
 from implicit_bias.report.conclusion import as_code, linked
 from implicit_bias.report.figures.base import Section
-from implicit_bias.report.figures.limit import limit_plots
 from implicit_bias.report.figures.sections import sections
 from implicit_bias.report.style import style
 from implicit_bias.report.tables import definitions, tables
 from implicit_bias.report.words import class_names, data_facts, programs_in_words
-from implicit_bias.training.limit import LimitResult
 
 # What a report writes into its folder.
 TABLES = ("models", "pairs", "predictions", "history")
@@ -67,7 +63,7 @@ def write_report(
     title: str | None = None,
     facts: Mapping[str, str] | None = None,
     command: str = "",
-    train_on: Mapping[str, str] | None = None,
+    to_limit: Mapping[str, str] | None = None,
     meanings: Mapping[str, str] | None = None,
 ) -> Path:
     """Write the page, the tables and the figures of a comparison.
@@ -90,8 +86,8 @@ def write_report(
         What else to state of the run: seeds, versions.
     command : str
         The command that makes the page again; empty where there is none.
-    train_on : mapping from name to command, optional
-        How to continue the training of each network; by default as in Python.
+    to_limit : mapping from name to command, optional
+        How to train the networks to their limits; by default as in Python.
     meanings : mapping from name to text, optional
         What the names of the models mean; by default norm, gates and C of each.
 
@@ -121,7 +117,6 @@ def write_report(
         title = f"{', '.join(model.name for model in comparison.models)} on {described.name}"
     shown = tables(comparison, class_names(comparison, evaluation))
     defined = definitions(shown)
-    script = text_of("report/page.js")
     # The template escapes all that it is given, what users wrote included, but for `Markup`.
     environment = Environment(
         loader=PackageLoader("implicit_bias.report.page", "."),
@@ -136,7 +131,7 @@ def write_report(
         meanings=meanings or programs_in_words(comparison),
         made=f"{datetime.now(UTC):%Y-%m-%d}",
         command=as_code(command),
-        conclusions=comparison.conclusions(train_on),
+        conclusions=comparison.conclusions(to_limit),
         facts=data_facts(train, evaluation, facts or {}),
         linked=partial(linked, defined=defined),
         tables=shown,
@@ -145,9 +140,6 @@ def write_report(
         many_classes=comparison.many_classes,
         has_margins=any(model.margin for model in comparison.models),
         sources=sources,
-        # The page's policy allows the script of this hash, and no other.
-        script=script,
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
     write_text(folder / "report.html", page)
     # Only now: a page that could not be written leaves the earlier one whole.
@@ -199,37 +191,6 @@ def _as_dataset(comparison: Comparison, name: str, X: ArrayLike, y: NDArray[Any]
         labels = np.where(y == classes[-1], 1.0, -1.0)
         names = (names[0], names[-1])  # one class alone has one name
     return Dataset(name, inputs, labels, names, has_constant=has_constant)
-
-
-def write_limit(folder: str | Path, name: str, result: LimitResult) -> tuple[Path, ...]:
-    """Write the figures (PNG) of a training towards the limit.
-
-    Excess, disagreement, the caller's own measures, normalized margin and balance against the
-    steps, as far as they are known.
-
-    Parameters
-    ----------
-    folder : str or Path
-        Where to write; made if need be.
-    name : str
-        How the network is called: in the figures, and in the names of their files.
-    result : LimitResult
-        The training.
-
-    Returns
-    -------
-    tuple of Path
-        The figures, ``folder/NAME-PLOT.png``.
-    """
-    # A column without positive values gives no figure.
-    columns = ["excess", "disagreement", *result.history[-1].measures, "min_margin", "balance"]
-    files = []
-    with style():
-        for plot in limit_plots(name, result, columns):
-            file = Path(folder) / f"{name}-{plot.name}.png"
-            _write_figure(file, plot.figure)
-            files.append(file)
-    return tuple(files)
 
 
 # --- files ---------------------------------------------------------------------------------------

@@ -1,21 +1,11 @@
 """How figures look: size, colours of Okabe and Ito, lines, markers.
 
-A model's colour says its role, the same in every report; line and marker say the same without
-colour. Figures have a white ground, on a dark page, too.
-
-====================  ===================================================================
-role                  colours, the first model of that role first
-====================  ===================================================================
-trained network       blue, sky
-SVM of its program    vermilion, orange
-other SVM             green, purple
-other classifier      black, grey
-====================  ===================================================================
+A model has one look in every figure of a report; line and marker say the same without colour.
+Figures have a white ground, on a dark page, too.
 """
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from enum import Enum
 
 import matplotlib.style
 from matplotlib.axes import Axes
@@ -23,7 +13,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from implicit_bias.base.colours import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
+from implicit_bias.base.colours import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
+from implicit_bias.base.colours import GREY as GREY
 
 # Size of a panel in inches, at 96 CSS pixels an inch.
 WIDTH = 4.2
@@ -35,17 +26,8 @@ class Look:
     """How a model is drawn in every figure: each of the three tells it from its neighbours."""
 
     colour: str
-    line: str | tuple[int, tuple[int, int]]
+    line: str
     marker: str
-
-
-class Role(Enum):
-    """What a model is beside the others; the value is its colours, its line and its markers."""
-
-    NETWORK = ((BLUE, SKY), "-", ("o", "P"))
-    ITS_SVM = ((VERMILION, ORANGE), "--", ("^", "v"))
-    OTHER_SVM = ((GREEN, PURPLE), "-.", ("s", "D"))
-    OTHER = ((BLACK, GREY), ":", ("X", "*"))
 
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
@@ -53,6 +35,15 @@ COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 MODEL_COLOURS = {"gd-gln": BLUE, "svm-gln": VERMILION, "svm-l2": GREEN}
 LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*", "<")
+
+
+def look(number: int) -> Look:
+    """Return how the model, or the class, of this number is drawn."""
+    return Look(
+        COLOURS[number % len(COLOURS)],
+        LINES[number % len(LINES)],
+        MARKERS[number % len(MARKERS)],
+    )
 
 
 def style() -> AbstractContextManager[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from implicit_bias.base.counts import Count
 from implicit_bias.base.wording import INFINITE, UNKNOWN, minus, number, percent, percent_range
-from implicit_bias.comparison import Comparison, ModelResult
+from implicit_bias.comparison import Comparison
 from implicit_bias.comparison.verdict import WORDS
 from implicit_bias.problem import C_in_words
 from implicit_bias.report.words import trained
@@ -43,37 +43,24 @@ class Column:
         """Whether its values are numbers."""
         return self.kind != "words"
 
-    def cell(self, value: Any) -> Cell:
+    def cell(self, value: Any) -> str:
         """Write a value of this column."""
         if pd.isna(value):
-            return Cell(UNKNOWN)
+            return UNKNOWN
         text = written(self.kind, value)
         if self.numeric:
             text = minus(text)
-        if isinstance(value, Count):
-            return Cell(text, float(value.count))
-        if isinstance(value, int | float):
-            return Cell(text, float(value))
-        return Cell(text)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What a table shows, and the number that it is sorted by; none for text."""
-
-    text: str
-    value: float | None = None
+        return text
 
 
 @dataclass(frozen=True)
 class Table:
-    """What a page shows: columns, rows of cells, and notes; a terminal has the short ones alone."""
+    """What a page shows: columns, rows of text, and notes."""
 
     caption: str
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
-    short: tuple[str, ...] = ()
 
 
 # --- how values are written ----------------------------------------------------------------------
@@ -121,16 +108,16 @@ def written(kind: str, value: Any) -> str:
 def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
     """Lay out the tables of a comparison, whose classes have these names."""
     found = [
-        _table("Models", _models(comparison), _page_notes(comparison), short_notes(comparison)),
+        _table("Models", _models(comparison), notes_on_models(comparison)),
     ]
     differences = pd.DataFrame(_differences(comparison))
     if not differences.empty:
-        short = []
+        notes = [WORDS["notes"]["paired"]]
         if differences["left_open"].any():
-            short.append(WORDS["notes"]["not_decided"])
+            notes.append(WORDS["notes"]["not_decided"])
         found += [
-            _table("Pairs of models", comparison.pair_frame()),
-            _table("Differences of errors", differences, [WORDS["notes"]["paired"]], short),
+            _table("Pairs of models", comparison.pair_frame().dropna(subset="disagreement")),
+            _table("Differences of errors", differences, notes),
         ]
     by_class = pd.DataFrame(_errors_by_class(comparison, names))
     if not by_class.empty:
@@ -147,9 +134,7 @@ def definitions(shown: Sequence[Table]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _table(
-    caption: str, frame: pd.DataFrame, notes: Iterable[str] = (), short: Iterable[str] = ()
-) -> Table:
+def _table(caption: str, frame: pd.DataFrame, notes: Iterable[str] = ()) -> Table:
     """Lay out a frame in the columns of words.toml, without those of which nothing is known."""
     columns = []
     for key in WORDS["tables"][caption]:
@@ -160,7 +145,7 @@ def _table(
     rows = []
     for record in frame.to_dict("records"):
         rows.append(tuple(column.cell(record[column.key]) for column in columns))
-    return Table(caption, tuple(columns), tuple(rows), tuple(notes), tuple(short))
+    return Table(caption, tuple(columns), tuple(rows), tuple(notes))
 
 
 def _models(comparison: Comparison) -> pd.DataFrame:
@@ -189,19 +174,13 @@ def _models(comparison: Comparison) -> pd.DataFrame:
 
 def _differences(comparison: Comparison) -> list[dict[str, Any]]:
     """Return a row per pair of models that both predict: which one has the lower error."""
-    hard, fallback = comparison.hard_and_fallback()
     rows = []
     for pair in comparison.pairs:
         difference = comparison.difference(pair.first, pair.second)
         if difference is None:
             continue
         low, high = difference.interval
-        # A fallback solves another problem, as the hard margin of its features has no solution.
-        one_is_hard = pair.first in hard or pair.second in hard
-        one_is_fallback = pair.first in fallback or pair.second in fallback
-        if one_is_hard and one_is_fallback:
-            decided = "not ranked"
-        elif not difference.decided:
+        if not difference.decided:
             decided = "not decided"
         elif difference.difference > 0:
             decided = pair.second
@@ -239,55 +218,21 @@ def _errors_by_class(comparison: Comparison, names: Sequence[str]) -> list[dict[
 # --- notes ---------------------------------------------------------------------------------------
 
 
-def _page_notes(comparison: Comparison) -> list[str]:
-    """Return the notes below the table of the models that only a page has room for."""
-    relaxed = []
-    piped = []
-    unseen = []
-    for model in comparison.models:
-        if model.fitted is not None and model.fitted.relaxed:
-            relaxed.append(model.name)
-        if model.transformed:
-            piped.append(_with_inputs(model))
-        if model.unseen:
-            unseen.append(f"{model.name} {model.unseen} of {comparison.n_samples}")
-    return _notes({"relaxed": relaxed, "piped": piped, "unseen": unseen})
-
-
-def short_notes(comparison: Comparison) -> list[str]:
-    """Return the notes that a terminal has, too: samples without a class, and soft margins."""
-    undecided = []
-    fallback = []
-    soft = []
-    hard = []
+def notes_on_models(comparison: Comparison) -> list[str]:
+    """Return the notes below the table of the models: what their numbers do not say."""
+    found: dict[str, list[str]] = {"undecided_samples": [], "fallback": [], "soft": []}
     for model in comparison.models:
         n_undecided = sum(label is None for label in model.predicted.tolist())
         if model.has_predictor and n_undecided:
-            undecided.append(f"{model.name} {n_undecided} of {comparison.n_samples}")
+            found["undecided_samples"].append(
+                f"{model.name} {n_undecided} of {comparison.n_samples}"
+            )
         if model.fitted is not None and model.fitted.failure is not None:
-            fallback.append(model.name)
+            found["fallback"].append(model.name)
         if model.margin is not None and model.soft_margin:
-            soft.append(f"{model.name} (C = {C_in_words(model.margin.C)})")
-        elif model.margin is not None and model.margin.status is not None and model.has_predictor:
-            hard.append(model.name)
-    found = {"undecided_samples": undecided, "fallback": fallback, "soft": soft}
-    if soft:  # of hard margins alone there is nothing to say
-        found["hard"] = hard
-    return _notes(found)
-
-
-def _notes(found: Mapping[str, Sequence[str]]) -> list[str]:
-    """Write the notes of these names, each about some models, unless there are none."""
+            found["soft"].append(f"{model.name} (C = {C_in_words(model.margin.C)})")
     notes = []
     for name, models in found.items():
         if models:
             notes.append(WORDS["notes"][name].format(models=", ".join(models)))
     return notes
-
-
-def _with_inputs(model: ModelResult) -> str:
-    """Name a pipeline and how many inputs its last step reads, where that is known."""
-    fitted = model.fitted
-    if fitted is None or fitted.architecture.representation is not None:
-        return model.name
-    return f"{model.name} ({fitted.coef.shape[-1]:,} inputs)"

@@ -34,21 +34,11 @@ def trained(model: ModelResult) -> str:
 
 
 def programs_in_words(comparison: Comparison) -> dict[str, str]:
-    """Name the program of each model: norm, gates and C.
-
-    Where two have the same name and other gates, the later one says so.
-    """
-    # The first model of each name, which the others are told from.
-    programs: dict[str, str] = {}
-    first_of: dict[str, ModelResult] = {}
+    """Name the program of each model: norm, gates and C."""
+    programs = {}
     for model in comparison.models:
-        if model.fitted is None:
-            continue
-        program = _program_in_words(model.fitted)
-        first = first_of.setdefault(program, model)
-        programs[model.name] = program
-        if model.margin and first.margin and model.margin.gates != first.margin.gates:
-            programs[model.name] = f"{program}, other gates or inputs than {first.name}"
+        if model.fitted is not None:
+            programs[model.name] = _program_in_words(model.fitted)
     return programs
 
 

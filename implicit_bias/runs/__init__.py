@@ -8,7 +8,6 @@ data.py               the data of a configuration, split in training and validat
 models.py             the fitted models of a configuration
 beside_svm.py         a network trained towards its limit, beside the SVM that it converges to
 comparison_folder.py  the report of a comparison, in a folder of its own
-command.py            the command line that makes a run
 sweep.py              a grid of configurations, computed in parallel, and kept in a file each
 ====================  ======================================================================
 """

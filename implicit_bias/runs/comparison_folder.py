@@ -13,12 +13,24 @@ from implicit_bias.datasets.table import Table, text_columns
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.report.page import WRITTEN, write_report
 from implicit_bias.report.words import names_of
-from implicit_bias.runs import command
 from implicit_bias.runs.beside_svm import fit_beside_svm
-from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig
+from implicit_bias.runs.configuration import (
+    LIMIT,
+    LIMIT_SUFFIX,
+    MODEL_MEANINGS,
+    WANTED_EXCESS,
+    WANTED_STEPS,
+    RunConfig,
+)
 from implicit_bias.runs.data import Data, rows_left_out
 from implicit_bias.training.history import OnProgress
 from implicit_bias.training.limit import LimitConfig
+
+# Fields of the configuration that a page states.
+FACTS = (
+    *("standardize", "units", "hyperplanes", "threshold", "C", "steps", "batch_size"),
+    *("learning_rate", "momentum", "seed", "split_seed", "solver", "tol"),
+)
 
 
 def free_folder(folder: Path) -> Path:
@@ -39,12 +51,12 @@ def train_further(
     """Continue the training of a comparison's GLN, if it has one, until it is near its SVM."""
     if "gd-gln" not in config.models:
         return {}
-    alone = RunConfig(models=("gd-gln",), **config.chosen(*command.LIMIT_FIELDS))
-    limit = LimitConfig(steps=command.WANTED_STEPS)
+    alone = RunConfig(models=("gd-gln",), **config.chosen(*LIMIT))
+    limit = LimitConfig(steps=WANTED_STEPS)
     network, _ = fit_beside_svm(
-        alone, data, limit, until_excess=command.WANTED_EXCESS, on_progress=on_progress
+        alone, data, limit, until_excess=WANTED_EXCESS, on_progress=on_progress
     )
-    return {f"gd-gln{command.LIMIT_SUFFIX}": network}
+    return {f"gd-gln{LIMIT_SUFFIX}": network}
 
 
 def write_comparison(
@@ -52,36 +64,24 @@ def write_comparison(
     config: RunConfig,
     data: Data,
     models: Mapping[str, BinaryClassifier],
-    option: str = "",
+    command: str = "",
+    to_limit: Mapping[str, str] | None = None,
 ) -> tuple[Comparison, Path]:
     """Compare fitted models, write report and tables into the folder, and return the page, too.
 
-    ``option`` ends the command of the comparison.
+    ``command`` is what the user typed, ``to_limit`` what trains each network to its limit.
     """
     comparison = data.compare(models)
-    intercept = "none"
-    if data.parts.train.has_constant:
-        intercept = "none: the inputs carry a constant 1, which counts in the norm"
-    training = (
-        f"{config.steps:,} steps of {config.batch_size or 'all'} samples, step size "
-        f"{config.learning_rate:g}, momentum {config.momentum:g}"
-    )
-    facts = {
-        "intercept": intercept,
-        "inputs scaled": "to mean 0, variance 1" if config.standardize else "no",
-        **_preparation(config, data.table),
-        "hidden units": str(config.units),
-        "hyperplanes per unit": str(config.hyperplanes),
-        "thresholds": config.threshold,
-        "C": str(config.C),
-        "training": training,
+    facts: dict[str, str] = {}
+    for name, value in config.metadata().items():
+        if name in FACTS and value is not None:
+            facts[name.replace("_", " ")] = str(value)
+    facts |= {
+        "intercept": "none: the inputs carry a constant 1, which counts in the norm",
+        **_preparation(data.table, config.missing),
         "optimizer": f"{config.optimizer}: {limit_words(config.optimizer)}",
-        "seeds": f"{config.seed} (models), {config.split_seed} (split)",
-        "tolerance": f"{config.tol:g} ({config.solver})",
         "versions": f"torch {torch.__version__}, numpy {np.__version__}",
     }
-    if config.class_weight is not None:
-        facts["class weights"] = f"{', '.join(config.class_weight)} (of the hinge loss)"
     stopped = [model for model in comparison.models if model.interrupted]
     if stopped:
         facts["interrupted"] = f"{names_of(stopped)}: not trained or solved to the end"
@@ -95,28 +95,25 @@ def write_comparison(
         train=data.parts.train,
         evaluation=data.parts.validation,
         facts=facts,
-        command=command.command_line("compare", config) + option,
-        train_on=command.train_on(config, models),
+        command=command,
+        to_limit=to_limit,
         meanings=meanings,
     )
     return comparison, page
 
 
-def _preparation(config: RunConfig, table: Table | None) -> dict[str, str]:
+def _preparation(table: Table | None, missing: str) -> dict[str, str]:
     """Say what was done to the rows and columns of a file of the user's own."""
     facts: dict[str, str] = {}
     if table is None:
         return facts
+    facts["missing values"] = missing
     text = text_columns(table.inputs)
     if text:
         facts["0 or 1 for each value of"] = ", ".join(text)
-    if config.missing == "median":
-        facts["missing numbers"] = "medians of the training samples"
     left_out = rows_left_out(table)
     if left_out:
         facts["rows left out"] = left_out
     if table.lost_classes:
         facts["classes without a row that is left"] = ", ".join(table.lost_classes)
-    if config.id:
-        facts["columns that are no inputs"] = ", ".join(config.id)
     return facts

@@ -36,9 +36,14 @@ DATA = (
 )
 ARCHITECTURE = ("units", "hyperplanes", "threshold", "seed")
 TRAINING = ("steps", "batch_size", "learning_rate", "momentum", "optimizer")
+# Those that a training towards the limit takes.
+LIMIT = (*DATA, *ARCHITECTURE, "device")
 
-# More hidden units are a slip of the keyboard, and their gates fill the memory.
-MOST_UNITS = 1_000_000
+# What the name of a model ends with that was trained towards its limit, the excess that is wanted
+# there, and the most steps where no other number is asked for.
+LIMIT_SUFFIX = "-limit"
+WANTED_EXCESS = 0.01
+WANTED_STEPS = 100_000
 
 Labels: TypeAlias = tuple[int, ...] | tuple[str, ...]
 
@@ -80,9 +85,7 @@ class RunConfig:
 
     # Hard and soft margins of the SVMs.
     C: float = math.inf
-    class_weight: tuple[str, ...] | None = None
     on_failure: options.OnFailure | None = None  # "soft" for a table, "warn" for a built-in set
-    soft_C: float | None = None
 
     # Training of the networks. A batch size of None, or 0, is all samples.
     steps: int = 3200
@@ -110,12 +113,6 @@ class RunConfig:
         for name, value in [*vars(self).items()]:
             if isinstance(value, list):
                 self._set(name, tuple(value))
-        for name in ("data", "target", "device"):
-            _check_text(getattr(self, name), name)
-        for name in ("positive", "negative", "classes"):
-            _check_list(getattr(self, name), name, (int, str))
-        for name in ("id", "models", "class_weight"):
-            _check_list(getattr(self, name), name, (str,))
 
         own_table = self.data is not None
         if self.data is not None:
@@ -135,23 +132,19 @@ class RunConfig:
         check_count(self.split_seed, "split_seed", options.SMALLEST_SEED, options.LARGEST_SEED)
         for model in self.models:
             check_choice(model, "models", MODEL_NAMES)
-        check_count(self.units, "units", 1, MOST_UNITS)
+        check_count(self.units, "units")
         check_count(self.hyperplanes, "hyperplanes", 0)
         check_choice(self.threshold, "threshold", get_args(options.ThresholdRule))
         check_count(self.seed, "seed", 0)
         check_number(self.C, "C", "(0, inf]")
         check_choice(self.on_failure, "on_failure", get_args(options.OnFailure))
-        if self.soft_C is not None:
-            check_number(self.soft_C, "soft_C", "(0, inf)")
         check_choice(self.solver, "solver", options.SOLVER_NAMES)
         Tolerances(gap=self.tol)
         rule: Any = "local" if "local-gln" in self.models else "gradient"
         TrainingConfig(rule=rule, **self.chosen(*TRAINING))
         # 0 and 0.0 are one value, but would be two in the text that a cell's key is a hash of.
-        for name in ("C", "soft_C", "learning_rate", "momentum", "tol"):
-            value = getattr(self, name)
-            if value is not None:
-                self._set(name, float(value))
+        for name in ("C", "learning_rate", "momentum", "tol"):
+            self._set(name, float(getattr(self, name)))
 
         if len(self.models) == 0 or len(set(self.models)) < len(self.models):
             raise ValueError(
@@ -190,16 +183,3 @@ class RunConfig:
         if self.data is not None:
             del kept["dataset"]
         return kept
-
-
-def _check_text(value: object, name: str) -> None:
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"{name} must be text, got {value!r:.99}")
-
-
-def _check_list(value: object, name: str, kinds: tuple[type, ...]) -> None:
-    """Refuse what is no list of names (or of numbers of classes)."""
-    if value is None:
-        return
-    if not isinstance(value, tuple) or any(type(item) not in kinds for item in value):
-        raise TypeError(f"{name} must be a list of names, got {value!r:.99}: write a list")

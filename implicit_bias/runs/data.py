@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from implicit_bias.base.validation import check_number
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import Dataset, Split, split, standardized
-from implicit_bias.datasets.labels import find_class
 from implicit_bias.datasets.table import Table, load_own
 from implicit_bias.runs.configuration import RunConfig
 
 if TYPE_CHECKING:
     from implicit_bias.comparison import Comparison
-    from implicit_bias.estimators.base import BinaryClassifier, ClassWeight
+    from implicit_bias.estimators.base import BinaryClassifier
 
 # Training samples where the user names no number: at most these, and at most 4/5 of the data.
 DEFAULT_TRAIN_SIZE = 1000
@@ -23,7 +21,7 @@ DEFAULT_TRAIN_SIZE = 1000
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """The data of a configuration: all samples, the split, and the weights of the classes.
+    """The data of a configuration: all samples, and the split.
 
     ``everything`` has no inputs where the data are a ``table`` of the user's own, since these are
     made by what its training rows have.
@@ -31,7 +29,6 @@ class Data:
 
     everything: Dataset
     parts: Split
-    class_weight: ClassWeight = None
     table: Table | None = None
 
     def compare(self, models: Mapping[str, BinaryClassifier]) -> Comparison:
@@ -54,8 +51,8 @@ def load_data(config: RunConfig) -> Data:
     DataError
         Missing or corrupt files.
     ValueError
-        More training samples than there are; weights of other classes; or a file of the user's own
-        that is no data set (see `load_own`).
+        More training samples than there are; or a file of the user's own that is no data set (see
+        `load_own`).
     """
     classes = config.chosen("positive", "negative", "classes")
     table: Table | None = None
@@ -65,7 +62,6 @@ def load_data(config: RunConfig) -> Data:
         preparing = config.chosen("id", "missing")
         table = load_own(config.data, config.target, **classes, **preparing)
         everything = table.samples
-    weights = class_weights(config.class_weight, everything)
     size = config.train_size
     if size is None:
         size = min(DEFAULT_TRAIN_SIZE, len(everything) * 4 // 5)
@@ -75,59 +71,16 @@ def load_data(config: RunConfig) -> Data:
         parts = split(everything, size, seed=config.split_seed)
         if config.standardize:
             parts = standardized(parts)
-    return Data(everything, parts, weights, table)
+    return Data(everything, parts, table)
 
 
 def rows_left_out(table: Table) -> str:
     """Say how many rows of a file are left out, and why; empty for none."""
-    reasons = []
-    if table.n_unlabelled:
-        # Pandas reads these words as no value, also where one of them is the name of a class.
-        reasons.append(
-            f"{_rows(table.n_unlabelled)} without a label (an empty field, NA, None or null)"
-        )
-    if table.n_incomplete:
-        reasons.append(f"{_rows(table.n_incomplete)} with another value missing")
-    if not reasons:
-        return ""
     left_out = table.n_unlabelled + table.n_incomplete
-    return f"{left_out} of {_rows(table.n_rows)}: {', '.join(reasons)}"
-
-
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count} rows"
-
-
-def class_weights(given: Sequence[str] | None, data: Dataset) -> ClassWeight:
-    """Return the weights of classes as an estimator takes them, by label.
-
-    Parameters
-    ----------
-    given : sequence of str, optional
-        "balanced", or a weight for each class, NAME=WEIGHT.
-    data : Dataset
-        Whose classes have these names.
-
-    Raises
-    ------
-    ValueError
-        Not such words, or no such class.
-    """
-    if given is None:
-        return None
-    if tuple(given) == ("balanced",):
-        return "balanced"
-    labels = list(data.names)
-    weights: dict[int, float] = {}
-    for item in given:
-        name, _, weight = item.rpartition("=")
-        try:
-            number = float(weight)
-            check_number(number, "the weight", "[0, inf)")
-            weights[labels[find_class(name, data.class_names)]] = number
-        except ValueError as error:
-            raise ValueError(
-                f"class_weight is balanced, or a weight for each class, such as "
-                f"{data.class_names[0]}=2; got {item!r} ({error})"
-            ) from error
-    return weights
+    if left_out == 0:
+        return ""
+    # Pandas reads these words as no value, also where one of them is the name of a class.
+    return (
+        f"{left_out} of {table.n_rows} rows: {table.n_unlabelled} without a label (an empty field, "
+        f"NA, None or null), {table.n_incomplete} with another value missing"
+    )

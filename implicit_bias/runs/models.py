@@ -77,8 +77,7 @@ class ModelFactory:
         X = self.data.parts.train.X
         # No intercept: the data have a constant feature, which counts in the norm.
         svm: dict[str, Any] = {
-            **config.chosen("C", "on_failure", "soft_C", "solver", "tol", "device"),
-            "class_weight": self.data.class_weight,
+            **config.chosen("C", "on_failure", "solver", "tol", "device"),
             "fit_intercept": False,
         }
         match name:

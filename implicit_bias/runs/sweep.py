@@ -35,8 +35,7 @@ warnings      each warning once, such as a solve that did not end optimal
 results       one mapping per model: errors on validation and training samples, certified bounds
               ``lower`` and ``upper`` on the norm at margin 1, their gap, excess over the optimum,
               margin, units, support vectors, status, seconds of its fit
-pairs         one mapping per pair of models: disagreement, what chance would give, their ratio,
-              kappa
+pairs         one mapping per pair of models: disagreement, and what chance would give
 ============  ======================================================================================
 """
 
@@ -72,7 +71,7 @@ Row: TypeAlias = dict[str, Any]
 
 NAMES = tuple(field.name for field in fields(RunConfig))
 # Fields of which one value is a list.
-LISTS = ("positive", "negative", "classes", "id", "models", "class_weight")
+LISTS = ("positive", "negative", "classes", "id", "models")
 # Columns of a comparison whose names would clash with fields of `RunConfig`, or be unclear there.
 RENAMED = {"error": "validation_error", "units": "groups", "C": "program_C"}
 # Of no use here: an interrupted run is not kept, and the configuration has the number of steps.
@@ -96,10 +95,7 @@ def read_grid(file: str | Path) -> Axes:
         A file that cannot be read.
     """
     file = Path(file)
-    try:
-        grid = tomllib.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}") from error
+    grid = tomllib.loads(file.read_text(encoding="utf-8"))
     axes = {}
     for name, value in grid.items():
         check_choice(name, f"a key of {file.name}", NAMES)
@@ -168,7 +164,7 @@ def compute(config: RunConfig) -> Row:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         # Only the fields that the data depend on: cells that share them find the data in the cache.
-        data = _load_data(RunConfig(**config.chosen(*DATA, "class_weight")))
+        data = _load_data(RunConfig(**config.chosen(*DATA)))
         fitted: dict[str, BinaryClassifier] = {}
         seconds: dict[str, float] = {}
         before = time.perf_counter()

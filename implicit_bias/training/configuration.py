@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -20,31 +19,10 @@ from implicit_bias.base.options import NormName as NormName
 from implicit_bias.base.validation import check_choice, check_count, check_number, check_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import nn
-    from torch.optim import Optimizer
-
     from implicit_bias.norms.tensors import ParameterNorm
     from implicit_bias.training.losses import MarginLoss
 
-    # Makes an optimizer of the trained parameters, with the step size of the first update.
-    OptimizerFactory: TypeAlias = Callable[[list[nn.Parameter]], Optimizer]
-
 Rule: TypeAlias = Literal["gradient", "local"]
-
-
-# Points that a history has at most, or for each power of ten.
-MOST_POINTS = 10**7
-
-
-def _make_plain(config: TrainingConfig | LimitConfig) -> None:
-    """Make int and float of its numbers, those of numpy say, which torch or JSON refuse."""
-    for name, value in vars(config).items():
-        if isinstance(value, Integral):
-            object.__setattr__(config, name, int(value))
-        elif isinstance(value, Real):
-            object.__setattr__(config, name, float(value))
 
 
 def _check_loss(loss: LossName | MarginLoss, *, exponential_like: bool = False) -> None:
@@ -77,11 +55,9 @@ class TrainingConfig:
         the steps.
     momentum : float
         Heavy-ball momentum of sgd, sign and muon, in [0, 1); Adam and AdamW keep torch's own.
-    optimizer : {"sgd", "sign", "adam", "adamw", "muon"} or callable
+    optimizer : {"sgd", "sign", "adam", "adamw", "muon"}
         What makes a step of the gradient, see `training.optimizers`; each is biased towards the
-        maximum margin of a norm of its own. A callable makes a torch optimizer of the list of
-        parameters. Its step sizes are multiplied by ``decay``, too, and it has its own learning
-        rate and momentum: ``learning_rate`` and ``momentum`` are ignored.
+        maximum margin of a norm of its own.
     loss : {"logistic", "exponential", "cross-entropy"} or MarginLoss
         Loss of a margin, of many classes that of `margins.soft_margins`; the mean over the batch
         is minimised. The cross-entropy is the logistic loss.
@@ -113,7 +89,7 @@ class TrainingConfig:
     decay: float = 0.25
     decay_at: float = 0.5
     momentum: float = 0.0
-    optimizer: options.OptimizerName | OptimizerFactory = "sgd"
+    optimizer: options.OptimizerName = "sgd"
     loss: LossName | MarginLoss = "logistic"
     rule: Rule = "gradient"
     record: int | tuple[int, ...] = 50
@@ -129,8 +105,7 @@ class TrainingConfig:
         check_number(self.momentum, "momentum", "[0, 1)")
         check_seed(self.seed)
         check_choice(self.rule, "rule", get_args(Rule))
-        if not callable(self.optimizer):
-            check_choice(self.optimizer, "optimizer", options.OPTIMIZER_NAMES)
+        check_choice(self.optimizer, "optimizer", options.OPTIMIZER_NAMES)
         # Muon orthogonalises a whole matrix, in which all units of a layer have their rows.
         if self.rule == "local" and self.optimizer == "muon":
             raise ValueError(
@@ -141,9 +116,8 @@ class TrainingConfig:
             for step in self.record:
                 check_count(step, "each step to record", 0, self.steps)
         else:
-            check_count(self.record, "record", 2, MOST_POINTS)
+            check_count(self.record, "record", 2)
         _check_loss(self.loss)
-        _make_plain(self)
 
     def step_size(self, step: int) -> float:
         """Step size of the update that follows ``step`` updates."""
@@ -157,9 +131,7 @@ class TrainingConfig:
 
     @property
     def limit_norm(self) -> str:
-        """Norm whose margin the optimizer maximises in the limit; "" of a callable."""
-        if callable(self.optimizer):
-            return ""
+        """Norm whose margin the optimizer maximises in the limit."""
         return options.OPTIMIZER_LIMITS[self.optimizer].norm
 
     @cached_property
@@ -230,7 +202,7 @@ class LimitConfig:
 
     def __post_init__(self) -> None:
         check_count(self.steps, "steps")
-        check_count(self.record, "record", 1, MOST_POINTS)
+        check_count(self.record, "record")
         if self.friction is not None:
             check_number(self.friction, "friction", "(0, inf)")
         if self.scale_friction is not None:
@@ -244,7 +216,6 @@ class LimitConfig:
         if self.chunk is not None:
             check_count(self.chunk, "chunk")
         _check_loss(self.loss, exponential_like=True)
-        _make_plain(self)
 
     @property
     def geometry(self) -> ParameterNorm:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 import torch
 from torch import Tensor, nn
 
-from implicit_bias.base.wording import html_table, number, percent, text_table
+from implicit_bias.base.wording import number, percent
 from implicit_bias.networks import Network
 from implicit_bias.problem.margins import smallest_margins, soft_margins
 from implicit_bias.training.configuration import LimitConfig, OwnLoop, TrainingConfig
@@ -242,27 +242,9 @@ class Result(Generic[Config, Point]):
         return history_frame(self.history)
 
     def __repr__(self) -> str:
-        headings, rows = self._first_and_last()
-        at_end = ", ".join(map(" ".join, zip(headings, rows[-1], strict=True)))
-        return f"{type(self).__name__}({at_end}: {self.ending.message})"
-
-    def __str__(self) -> str:
-        return text_table(*self._first_and_last())
-
-    def _repr_html_(self) -> str:
-        return html_table(*self._first_and_last(), caption=self.ending.message)
-
-    def _first_and_last(self) -> tuple[list[str], list[list[str]]]:
-        """Headings and rows of a table: where the training began and ended."""
-        headings = ["step", "loss", "error", "normalised margin"]
-        ends = [self.history[0]]
-        if len(self.history) > 1:
-            ends.append(self.history[-1])
-        rows = []
-        for point in ends:
-            loss = "< 1e-38"  # where float32 has made it 0
-            if point.loss:
-                loss = number(point.loss)
-            error = percent(point.error, space=" ")
-            rows.append([f"{point.step:,}", loss, error, number(point.normalised_margin)])
-        return headings, rows
+        last = self.history[-1]
+        return (
+            f"{type(self).__name__}({last.step:,} steps, loss {number(last.loss)}, error "
+            f"{percent(last.error, space=' ')}, normalised margin "
+            f"{number(last.normalised_margin)}: {self.ending.message})"
+        )

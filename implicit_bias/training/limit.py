@@ -175,6 +175,10 @@ class LimitPoint(HistoryPoint):
     measures: Mapping[str, float] = field(default_factory=dict)
 
 
+# What a history has of its own, so that no measure may have these names.
+COLUMNS = {"normalised_margin"}.union(column.name for column in fields(LimitPoint))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class LimitResult(Result[LimitConfig, LimitPoint]):
     """A training towards the limit."""
@@ -303,17 +307,7 @@ def train_to_limit(
     check_goals(until_excess, stop_at_gap)
     if config is None:
         config = LimitConfig()
-    if not isinstance(config, LimitConfig):
-        raise TypeError(
-            f"config must be a LimitConfig, got {config!r}: pass LimitConfig(steps=...)"
-        )
     check_flag(leading, "leading")
-    if not isinstance(reference, ComparisonPredictor | None):
-        raise TypeError(f"reference must be a ComparisonPredictor, got {reference!r}")
-    functions = {"measure": measure, "on_point": on_point, "on_progress": on_progress}
-    for name, function in functions.items():
-        if function is not None and not callable(function):
-            raise TypeError(f"{name} must be a function, got {function!r}")
     if optimum is not None:
         check_number(optimum, "optimum", "(0, inf)")
     elif until_excess is not None:
@@ -367,7 +361,12 @@ def train_to_limit(
                 gap = trainee.gap(deadline)
             measures = dict[str, float]()
             if measure is not None:
-                measures = _checked_measures(measure(module))
+                measures = {name: float(value) for name, value in measure(module).items()}
+                clashes = sorted(COLUMNS & measures.keys())
+                if clashes:
+                    raise ValueError(
+                        f"the history has columns {clashes} of its own: rename those measures"
+                    )
             disagreement = math.nan
             if reference is not None:
                 theirs = torch.tensor(reference.decision, device=trainee.labels.device)
@@ -453,17 +452,6 @@ def check_goals(until_excess: float | None = None, stop_at_gap: float | None = N
         check_number(stop_at_gap, "stop_at_gap", "(0, 1]")
     if until_excess is not None:
         check_number(until_excess, "until_excess", "(0, inf]")
-
-
-def _checked_measures(measures: object) -> dict[str, float]:
-    """Refuse what a function of the caller's has measured, if it cannot be in the history."""
-    if not isinstance(measures, Mapping):
-        raise TypeError(f"measure must return numbers by name, got {measures!r}")
-    columns = {"normalised_margin"}.union(column.name for column in fields(LimitPoint))
-    clashes = sorted(columns & measures.keys())
-    if clashes:
-        raise ValueError(f"the history has columns {clashes} of its own: rename those measures")
-    return {name: float(value) for name, value in measures.items()}
 
 
 @dataclass(frozen=True, eq=False)

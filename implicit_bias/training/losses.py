@@ -39,14 +39,6 @@ from implicit_bias.base.validation import Array, check_choice
 # From here on log(1 + e) = e - e^2 / 2 to the last bit of float64, e = exp(-margin).
 TAIL = 20.0
 
-# The check looks at margins up to LARGEST. What must hold "for large q" is looked at from LARGE on,
-# and what may fail at first must hold from MIDDLE on.
-LARGEST = 1e8
-LARGE = 1e2
-MIDDLE = math.sqrt(LARGE * LARGEST)
-# What rounding may take from f'(q) q between neighbours, or from f, relative to it.
-ROUNDING = 1e-7
-
 
 class LossError(ValueError):
     """A loss that is not exponential-like; the message names the condition and the value measured.
@@ -135,139 +127,90 @@ def as_loss(loss: LossName | MarginLoss) -> MarginLoss:
     return LOSSES[loss]
 
 
+def f_and_slope(loss: MarginLoss, margins: Array) -> tuple[Array, Array]:
+    """Compute f and f' at margins (n,), and refuse a loss where one of them is not finite."""
+    q = torch.tensor(margins, dtype=torch.float64, requires_grad=True)
+    log_loss = loss.log_loss(q)
+    (gradient,) = torch.autograd.grad(log_loss.sum(), q)
+    f = -log_loss.detach().numpy()
+    slope = -gradient.numpy()
+    for values in (f, slope):
+        finite = np.isfinite(values)
+        if not finite.all():
+            first = int(np.argmin(finite))
+            raise LossError(loss, "f and f' must be finite", values[first], margins[first])
+    return f, slope
+
+
+@dataclass(frozen=True)
+class TailCheck:
+    """Checks numerically that a loss is exponential-like, on margins from -10 to ``largest``.
+
+    Conditions (2) and (3) are checked; (1) and (4), on the regularity of f, are not. No finite
+    check is a proof: what a loss does beyond the range is not seen.
+
+    Parameters
+    ----------
+    largest : float
+        The largest margin that is looked at.
+    large : float
+        From here on what must hold "for large q" is looked at.
+    a_decade : int
+        Points of the grid for each power of ten.
+    rounding : float
+        What rounding may take from f'(q) q between neighbours, relative to it.
+    least_growth : float
+        f'(q) q must grow at least as this power of q.
+    """
+
+    largest: float = 1e8
+    large: float = 1e2
+    a_decade: int = 400
+    rounding: float = 1e-7
+    least_growth: float = 1e-2
+
+    def check(self, loss: MarginLoss) -> None:
+        """Raise LossError where a condition does not hold."""
+        decades = round(math.log10(self.largest))
+        beyond_1 = np.geomspace(1.0, self.largest, self.a_decade * decades)
+        grid = np.concatenate([np.linspace(-10, 1, 1101)[:-1], beyond_1])
+        f, slope = f_and_slope(loss, grid)
+
+        # (2), and the loss must fall below 1.
+        least = int(slope.argmin())
+        if slope[least] <= 0:
+            raise LossError(loss, "f'(q) must be positive", slope[least], grid[least])
+        middle = math.sqrt(self.large * self.largest)
+        place = int(np.searchsorted(grid, middle))
+        if f[place] <= 0:
+            raise LossError(loss, "f must be positive for large q", f[place], grid[place])
+
+        # (3): what grows from some margin on has its last fall before the middle of the range.
+        q_large = grid[grid >= self.large]
+        product = (slope * grid)[grid >= self.large]
+        falls = np.flatnonzero(np.diff(product) < -self.rounding * product[:-1])
+        if len(falls) and q_large[falls[-1]] > middle:
+            ratio = product[falls[-1] + 1] / product[falls[-1]]
+            condition = (
+                "f'(q) q must not decrease for large q (ratio of neighbouring points: at least 1)"
+            )
+            raise LossError(loss, condition, ratio, q_large[falls[-1]])
+        # And it goes to infinity: by (4) it is about a power of q, whose exponent must not vanish.
+        first = int(np.searchsorted(q_large, middle))
+        growth = math.log(product[-1] / product[first]) / math.log(q_large[-1] / q_large[first])
+        if growth < self.least_growth:
+            condition = f"f'(q) q must go to infinity (as q to a power of {self.least_growth:g})"
+            more = f" (the power up to there), where f'(q) q = {product[-1]:.6g}"
+            raise LossError(loss, condition, growth, self.largest, more)
+
+
 @cache
-def check_exponential_like(loss: MarginLoss) -> float:
-    """Check numerically that a loss is exponential-like, on margins from -10 to 1e8.
-
-    No finite check is a proof: what a loss does beyond the range, or between neighbouring points
-    of the grid without a trace there, is not seen.
-
-    Returns
-    -------
-    float
-        The largest K of condition (4) that was met.
+def check_exponential_like(loss: MarginLoss) -> None:
+    """Check numerically that a loss is exponential-like, see `TailCheck`.
 
     Raises
     ------
     LossError
         A condition does not hold.
     """
-    # Conditions (1) to (3), on a grid of steps of 0.01 up to 1 and of 400 points a decade after it.
-    grid = np.concatenate([np.linspace(-10, 1, 1101)[:-1], geometric(1.0)])
-    f, slope = f_and_slope(loss, grid)
-    require_finite(loss, grid, f)
-    require_finite(loss, grid, slope)
-    least = int(slope.argmin())
-    if slope[least] <= 0:
-        raise LossError(loss, "f'(q) must be positive", slope[least], grid[least])
-    middle = int(np.searchsorted(grid, MIDDLE))
-    if f[middle] <= 0:
-        raise LossError(loss, "f must be positive for large q", f[middle], grid[middle])
-    _check_continuous(loss, grid, f, slope)
-    _check_growth(loss, grid, slope)
-
-    # Condition (4). As g'(x) = 1 / f'(g(x)), its first inequality at x = f(q) is
-    # f'(g(theta x)) <= K f'(q).
-    q = geometric(LARGE)
-    f, slope = f_and_slope(loss, q)
-    positive = f > 0  # where the inverse is needed
-    q = q[positive]
-    f = f[positive]
-    slope = slope[positive]
-    of_inverse = _largest_ratio(loss, "g'(x) <= K g'(theta x)", q, f, 1.0 / slope)
-    of_slope = _largest_ratio(loss, "f'(y) <= K f'(theta y)", q, q, slope)
-    return max(of_inverse, of_slope)
-
-
-def geometric(first: float) -> Array:
-    """Grid from the given margin to the largest, of 400 points a decade."""
-    return np.geomspace(first, LARGEST, round(400 * math.log10(LARGEST / first)))
-
-
-def f_and_slope(loss: MarginLoss, margins: Array) -> tuple[Array, Array]:
-    """Compute f and f' at margins (n,)."""
-    q = torch.tensor(margins, dtype=torch.float64, requires_grad=True)
-    f = -loss.log_loss(q)
-    (slope,) = torch.autograd.grad(f.sum(), q)
-    return f.detach().numpy(), slope.numpy()
-
-
-def require_finite(loss: MarginLoss, margins: Array, values: Array) -> None:
-    """Refuse a loss where f or f' (n,) is not finite at some margins (n,)."""
-    finite = np.isfinite(values)
-    if not finite.all():
-        first = int(np.argmin(finite))
-        raise LossError(loss, "f and f' must be finite", values[first], margins[first])
-
-
-def _check_continuous(loss: MarginLoss, grid: Array, f: Array, slope: Array) -> None:
-    """Condition (1): f' must be continuous, and the derivative of f."""
-    # Around each of the largest steps of f' the interval is halved on the side of the larger step:
-    # the step of a continuous f' vanishes with the interval, a jump stays.
-    steps = np.abs(np.diff(slope)) / np.maximum(np.abs(slope[1:]), np.abs(slope[:-1]))
-    for start in np.argsort(-steps)[:8]:
-        left, right = grid[start : start + 2]
-        for _ in range(50):
-            middle = 0.5 * (left + right)
-            _, at = f_and_slope(loss, np.array([left, middle, right]))
-            if not left < middle < right:
-                break
-            if abs(at[1] - at[0]) < abs(at[2] - at[1]):
-                left = middle
-            else:
-                right = middle
-        jump = float(np.ptp(at) / np.abs(at).max())
-        if jump > 1e-3:
-            condition = "f' must be continuous (no jump, relative to it)"
-            raise LossError(loss, condition, jump, middle)
-    # Between grid points f must be the integral of f', by the trapezoidal rule: a jump of f itself
-    # shows here.
-    integral = np.diff(grid) * (slope[1:] + slope[:-1]) / 2
-    scale = np.maximum(integral, ROUNDING * np.abs(f[1:]))
-    apart = np.abs(np.diff(f) - integral) / np.where(scale > 0, scale, 1.0)
-    worst = int(apart.argmax())
-    if apart[worst] > 0.05:
-        condition = "f must be the integral of f' (relative deviation between two points: 0)"
-        raise LossError(loss, condition, apart[worst], grid[worst])
-
-
-def _check_growth(loss: MarginLoss, grid: Array, slope: Array) -> None:
-    """Condition (3): from some margin in the lower half of the range on, f'(q) q only grows."""
-    # What grows from some margin on has its last fall before the middle of the range.
-    q = grid[grid >= LARGE]
-    product = (slope * grid)[grid >= LARGE]
-    falls = np.flatnonzero(np.diff(product) < -ROUNDING * product[:-1])
-    if len(falls) and q[falls[-1]] > MIDDLE:
-        ratio = product[falls[-1] + 1] / product[falls[-1]]
-        condition = (
-            "f'(q) q must not decrease for large q (ratio of neighbouring points: at least 1)"
-        )
-        raise LossError(loss, condition, ratio, q[falls[-1]])
-    # (4) makes f'(q) q a power of q, and its exponent must not vanish.
-    first = int(np.searchsorted(q, MIDDLE))
-    growth = math.log(product[-1] / product[first]) / math.log(q[-1] / q[first])
-    least = 1e-2
-    if growth < least:
-        condition = f"f'(q) q must go to infinity (as q to a power of at least {least:g})"
-        more = f" (the power up to there), where f'(q) q = {product[-1]:.6g}"
-        raise LossError(loss, condition, growth, LARGEST, more)
-
-
-def _largest_ratio(loss: MarginLoss, inequality: str, q: Array, x: Array, slope: Array) -> float:
-    """Condition (4): the largest ratio of a slope at x to that at theta x, theta in [1/2, 1).
-
-    This is K, which must not grow along the range: it may be larger by half in the upper half.
-    """
-    # The slope at theta x is interpolated in logarithms, in which a power of x is a line.
-    largest = np.ones(len(x))
-    for theta in (0.5, 0.6, 0.75, 0.9, 0.99):
-        inside = theta * x >= x[0]
-        before = np.exp(np.interp(np.log(theta * x[inside]), np.log(x), np.log(slope)))
-        largest[inside] = np.maximum(largest[inside], slope[inside] / before)
-    half = len(x) // 2
-    lower = float(largest[:half].max())
-    upper = float(largest[half:].max())
-    if upper > 1.5 * lower:
-        condition = f"{inequality} must hold with one K for all large arguments ({lower:.3g} below)"
-        raise LossError(loss, condition, upper, q[half], " and above")
-    return max(lower, upper)
+    TailCheck().check(loss)

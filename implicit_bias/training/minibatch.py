@@ -36,6 +36,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from implicit_bias.base.threads import threads
+from implicit_bias.base.validation import torch_generator
 from implicit_bias.networks import Network
 from implicit_bias.problem.margins import soft_margins
 from implicit_bias.training.configuration import OwnLoop
@@ -106,8 +107,6 @@ def train(
             "rule='local' lets every unit predict the label by itself, which takes units that are "
             "linear in their weights: use a GLN, or rule='gradient'"
         )
-    if on_progress is not None and not callable(on_progress):
-        raise TypeError(f"on_progress must be a function, got {on_progress!r}")
     began = time.perf_counter()
     inputs, labels = network.prepare_samples(X, y)
     loss = as_loss(config.loss)
@@ -179,7 +178,7 @@ def train(
 
 def shuffled_batches(n_samples: int, config: TrainingConfig) -> Iterator[Tensor | None]:
     """Batches without end: None for all samples, or epoch after epoch in random order."""
-    generator = torch.Generator().manual_seed(config.seed)
+    generator = torch_generator(config.seed)
     while True:
         if config.batch_size is None:
             yield None

@@ -22,12 +22,12 @@ Source: Bernstein et al. (2018), "signSGD", for sign descent with momentum (sign
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer
+from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from implicit_bias.base.validation import check_number
 from implicit_bias.training.configuration import TrainingConfig
@@ -85,7 +85,7 @@ class SignDescent(Optimizer):
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> Optimizer:
-    """Make the optimizer that a configuration names, or that its own function makes.
+    """Make the optimizer that a configuration names.
 
     Parameters
     ----------
@@ -97,15 +97,11 @@ def build_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) 
     Raises
     ------
     ValueError
-        Muon of parameters that are no matrices.
-    TypeError
-        The function makes no optimizer of them, or one that evaluates the loss itself.
+        Muon of parameters that are no matrices; torch's own error.
     ImportError
         Muon, which this torch does not have yet.
     """
     trained = list(parameters)
-    if callable(config.optimizer):
-        return _build_custom(config.optimizer, trained)
     if config.optimizer == "sgd":
         return SGD(trained, lr=config.learning_rate, momentum=config.momentum)
     if config.optimizer == "sign":
@@ -123,31 +119,9 @@ def _build_muon(parameters: list[nn.Parameter], config: TrainingConfig) -> Optim
             "the optimizer muon is torch.optim.Muon, which came with torch 2.9, and this is torch "
             f"{torch.__version__}: pip install 'torch>=2.9', or choose another optimizer"
         )
-    if any(weights.ndim != 2 for weights in parameters):
-        raise ValueError(
-            "muon trains matrices only: build the network without a readout bias "
-            "(readout_bias=False), or choose another optimizer"
-        )
     groups = []
     for weights in parameters:
         # Undoes the factor by which torch lengthens the steps of tall matrices.
-        factor = math.sqrt(max(1.0, len(weights) / weights.shape[1]))
+        factor = math.sqrt(max(1.0, weights.shape[0] / weights[0].numel()))
         groups.append({"params": [weights], "lr": config.learning_rate / factor})
     return cast(Optimizer, torch.optim.Muon(groups, momentum=config.momentum, weight_decay=0.0))
-
-
-def _build_custom(
-    build: Callable[[list[nn.Parameter]], Optimizer], parameters: list[nn.Parameter]
-) -> Optimizer:
-    built = build(parameters)
-    # LBFGS evaluates the loss itself, several times a step, which the loop over batches cannot do.
-    if isinstance(built, Optimizer) and not isinstance(built, LBFGS):
-        given = {id(weights) for weights in parameters}
-        for group in built.param_groups:
-            if not given.isdisjoint(id(weights) for weights in group["params"]):
-                return built
-    raise TypeError(
-        "optimizer must be a function of the list of parameters to a torch optimizer of "
-        f"these, that steps by the gradient alone, not to {built!r:.99}: lambda "
-        "parameters: torch.optim.SGD(parameters, lr=0.1), say"
-    )

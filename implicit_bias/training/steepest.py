@@ -61,9 +61,6 @@ class SteepestDescent:
         Step size relative to the one of least regret.
     most_gained : float
         Most by which a step may lower F, to first order.
-    largest : float
-        ||s d||^L is below it, so that one step on a gradient that all but vanished leaves finite
-        outputs.
     shortest : float
         Fraction of a step that is taken before the samples are separated, even if it raises F.
     """
@@ -72,7 +69,6 @@ class SteepestDescent:
     config: LimitConfig
     boldness: float = 2.0
     most_gained: float = 1.0
-    largest: float = 1e250
     shortest: float = 1 / 16
 
     def advance(self, state: State) -> State | None:
@@ -91,9 +87,8 @@ class SteepestDescent:
         direction = trainee.norm.maximiser(trainee.by_name(-m))
         d = flattened(direction[name] for name in trainee.parameters)
 
-        # The step size s, at first without a V to go by: F may fall by 1 at most, to first order,
-        # and the step may not leave outputs that are infinite.
-        s = min(self.most_gained / dual_norm, self.largest ** (1.0 / max(1.0, trainee.degree)))
+        # The step size s, at first without a V to go by: F may fall by 1 at most, to first order.
+        s = self.most_gained / dual_norm
         if state.variation > 0:
             regret = math.sqrt(math.log(max(len(log_losses), 2)) / state.variation)
             s = min(s, self.boldness * regret)

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -165,7 +164,7 @@ class Trainee:
             outputs = outputs_of(self.module, samples_of(self.inputs, rows))
             log_losses = self.loss.log_loss(soft_margins(outputs, self.labels[rows]))
             log_S = torch.logsumexp(log_losses, dim=0)
-            with differentiated(self.module):
+            with differentiated():
                 parts = torch.autograd.grad(log_S - log_n, list(self.parameters.values()))
             log_S = log_S.detach()
             # Both gradients are weighted by their fractions of the sum, neither of which overflows.
@@ -205,28 +204,14 @@ class Trainee:
         return Margins(self.module, self.inputs, labels, classes, names=self.parameters)
 
     def size(self) -> float:
-        """Norm to which margins are compared, homogeneous of the same degree as the outputs.
-
-        Raises
-        ------
-        ValueError
-            It is no finite number.
-        """
+        """Norm to which margins are compared, homogeneous of the same degree as the outputs."""
         if isinstance(self.module, Network) and self.norm == PARAMETER_NORMS["l2"]:
-            size = self.module.norm()
-        else:
-            weights = {name: w.detach() for name, w in self.parameters.items()}
-            # The margins of a network of this package leave the readout's bias out, too.
-            if isinstance(self.module, Network):
-                weights.pop("readout_bias", None)
-            with np.errstate(over="ignore"):
-                size = float(np.float64(self.norm.value(weights)) ** self.degree)
-        if not math.isfinite(size):
-            raise ValueError(
-                f"the norm of the parameters to the power {self.degree:.4g} is no finite number: "
-                "scale the parameters down; a positive factor changes no gap"
-            )
-        return size
+            return self.module.norm()
+        weights = {name: w.detach() for name, w in self.parameters.items()}
+        # The margins of a network of this package leave the readout's bias out, too.
+        if isinstance(self.module, Network):
+            weights.pop("readout_bias", None)
+        return self.norm.value(weights) ** self.degree
 
     def balance(self) -> float:
         """Deviation from |w_h| = ||W_h||, eq. (18); nan where that is not known."""
@@ -310,20 +295,8 @@ def as_trainee(
         degree = float(module.n_layers)
         return Trainee(module, prepared, targets, trained, degree, norm, loss, chunk, leading=False)
 
-    # --- parameters that can be set
     if not trained:
         raise ValueError(NO_PARAMETER)
-    for name, w in trained.items():
-        if w.is_inference():
-            raise ValueError(
-                f"the parameter {name!r} was made in torch.inference_mode(), so it cannot be "
-                "set: make the module, or a deepcopy of it, outside"
-            )
-        if any(step == 0 and n > 1 for step, n in zip(w.stride(), w.shape, strict=True)):
-            raise ValueError(
-                f"entries of the parameter {name!r} share memory, so that none can be set: "
-                "make it of expanded.clone()"
-            )
     # --- samples, on the device of the parameters
     array = evaluate.labels_as_array(labels)
     device = next(iter(trained.values())).device
@@ -334,20 +307,19 @@ def as_trainee(
     if not _is_double(trained):
         name_of_module = "module.double()"
     call = f"call `train_to_limit({name_of_module}, inputs, labels, leading=True)`"
-    homogeneous = None if leading else trained
-    with evaluate.undisturbed(module), offering_leading(call):
-        gradients = margins_of(module, first, array[: evaluate.PROBES], homogeneous=homogeneous)
+    with evaluate.undisturbed(module) as copied, offering_leading(call):
+        gradients = margins_of(copied, first, array[: evaluate.PROBES])
         if gradients.classes is None:
             y = as_labels(array, len(array))
         else:
             y, _ = as_class_labels(array, len(array), gradients.classes)
         # --- theta: a parameter without a gradient (a gate's weights) is constant, no part of it
-        values = evaluate.values_of(module)
+        values = evaluate.values_of(copied)
         leaves = [values[name].requires_grad_() for name in trained]
-        total = evaluate.evaluate(module, values, first).sum()
+        total = evaluate.evaluate(copied, values, first).sum()
         if not total.requires_grad:
             raise ValueError(NOTHING_TRAINED)
-        with differentiated(module):
+        with differentiated():
             slopes = torch.autograd.grad(total, leaves, allow_unused=True)
         reached = dict[str, nn.Parameter]()
         for (name, w), slope in zip(trained.items(), slopes, strict=True):

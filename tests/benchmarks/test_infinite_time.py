@@ -30,3 +30,13 @@ def test_kept_excess() -> None:
     dead = ends.loc["accelerated, one unit dead"]
     assert dead["excess"] == pytest.approx(dead["dead_level"], rel=0.02)
     assert (ends["excess"][list(excess.PUBLISHED)] > 0.5).all()
+
+
+def test_exponent_of_the_tail() -> None:
+    steps = np.geomspace(1, 1000, 31)
+    values = np.where(steps < 99, 7.0, 3.0 * steps**-1.5)
+    assert excess.decay_exponent(steps.tolist(), values.tolist()) == pytest.approx(-1.5)
+    gaps = np.where(np.arange(31) % 3, values, 0.0)
+    assert excess.decay_exponent(steps.tolist(), gaps.tolist()) == pytest.approx(-1.5)
+    assert np.isnan(excess.decay_exponent([], []))
+    assert np.isnan(excess.decay_exponent([1, 2, 3], [0.0, np.inf, 1.0]))

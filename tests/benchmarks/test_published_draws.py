@@ -8,7 +8,8 @@ import torch
 
 from benchmarks.lippl2022 import draws
 from implicit_bias.networks import GLN
-from implicit_bias.training import TrainingConfig, train
+from implicit_bias.training import TrainingConfig
+from implicit_bias.training.minibatch import train
 from mnist import contexts, needs_mnist, parts
 
 IMAGES = np.random.default_rng(0).uniform(-1, 1, (301, 30))

@@ -263,7 +263,7 @@ def test_a_certificate_says_what_is_known() -> None:
 @pytest.mark.parametrize(
     ("given", "word"),
     [
-        ({"alpha": -np.ones(30)}, "negative"),
+        ({"alpha": np.r_[-1e-12, np.ones(29)]}, "negative"),
         ({"alpha": np.ones(29)}, "shape"),
         ({"coef": np.ones((7, 6))}, "shape"),
         ({"coef": np.full((8, 6), np.inf)}, "infinity"),

@@ -81,6 +81,7 @@ LAST_DIGITS: dict[str, tuple[list[float], list[float]]] = {
     "one rounding of the sum": ([1.0, 1.0], [1.0, 2.0**-54]),
     "below the last slice": ([1.0, 1.0, 1.0], [1.0, -1.0, 2.0**-120]),
     "a product of slices": ([1.0, 1.0, 1.0 + 2.0**-30], [1.0, -1.0, 2.0**-90]),
+    "a product of last slices": ([1.0 + 2.0**-50, 1.0, 1.0], [1.0 + 2.0**-50, -1.0, -(2.0**-49)]),
 }
 
 
@@ -109,6 +110,13 @@ def test_a_prediction_may_be_summed_in_any_order() -> None:
     X = np.ones((1, 201))
     found = rounding.predictions(np.ones((1, 1)), row_norms(X), coef, np.ones(1))
     contains(found, np.array([1 + 200 * Fraction(2) ** -53]))
+
+
+def test_a_sum_over_samples_may_be_rounded_at_each_of_them() -> None:
+    """From the largest term on, many of the others are rounded away."""
+    terms = np.array([2.0**53, *np.ones(399)])
+    found = rounding.dual_vectors(np.ones((400, 1)), terms[:, None], np.ones(400))
+    contains(found, np.array([[2**53 + 399]]))
 
 
 def test_columns_in_chunks() -> None:

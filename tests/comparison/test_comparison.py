@@ -12,6 +12,7 @@ from sklearn.dummy import DummyClassifier
 
 from comparison.samples import TEST, TRAIN, compared, fitted_models
 from implicit_bias import GLNSVC, MaxMarginSVC, compare
+from implicit_bias.base.wording import minus, number, percent
 from implicit_bias.comparison import first_svm
 from implicit_bias.datasets import Dataset, Split
 
@@ -50,18 +51,29 @@ def test_models_and_pairs_by_name() -> None:
 
 
 def test_a_comparison_prints_a_table_and_its_verdict() -> None:
-    table, verdict = str(compared()).split("\n\n")
-    rows = table.splitlines()[1:]
+    table, pairs, verdict = str(compared()).split("\n\n")
+    heading, *rows = table.splitlines()
+    assert heading.split() == "model error 95 % interval margin norm excess".split()
     assert [row.split()[0] for row in rows] == list(fitted_models())
-    count = compared().model("svm").count
-    assert f"{count.count} of {count.total}" in rows[0]
+    svm = compared().model("svm")
+    margin = svm.known_margin
+    for value in (
+        percent(svm.error, space=" "),
+        minus(number(margin.min_margin)),
+        number(margin.norm),
+    ):
+        assert value in rows[0]
+    for pair, row in zip(compared().pairs, pairs.splitlines()[1:], strict=True):
+        assert row.startswith(pair.first)
+        assert percent(pair.disagreement, space=" ") in row
     (conclusion,) = compared().conclusions()  # of the only network
     assert verdict == conclusion.headline
     page = compared()._repr_html_()
-    assert page.count("<tr>") == 1 + len(fitted_models())
+    assert page.count("<tr>") == 2 + len(fitted_models()) + len(compared().pairs)
     assert escape(conclusion.headline) in page
     named = compare({"<b>": fitted_models()["svm"]}, TEST.X, TEST.y)
     assert "&lt;b&gt;" in named._repr_html_()
+    assert str(named).splitlines()[0].split()[-1] == "interval"  # no margins, and no pairs
     assert "svm, l2, network" in repr(compared())
     assert all(len(repr(model)) < 600 for model in compared().models)
 
@@ -89,10 +101,9 @@ def test_predictions_have_a_row_per_sample() -> None:
     [
         np.array([[1.0], [np.nan]]),
         pd.DataFrame({"text": ["a", None], "size": [np.nan, 2.0]}),
-        pd.DataFrame({"size": pd.array([1, pd.NA], "Int64")}),
         sp.csr_array([[1.0], [np.nan]]),
     ],
-    ids=["array", "frame", "nullable", "sparse"],
+    ids=["array", "frame", "sparse"],
 )
 def test_samples_with_missing_values_are_the_same_samples(inputs: Any) -> None:
     others = inputs[::-1]  # the same, and a missing value in another place
@@ -114,13 +125,3 @@ def test_errors_come_first_on_data_of_ones_own() -> None:
 def test_a_plot_has_what_is_known() -> None:
     assert len(compared().plot().axes) == 2
     assert len(compare(fitted_models(), TEST.X, TEST.y).plot().axes) == 1
-
-
-def test_solutions_and_trainings_show_themselves() -> None:
-    solution = fitted_models()["svm"].solution_
-    training = fitted_models()["network"].training_
-    page = solution._repr_html_()
-    assert solution.status.label in page
-    assert f"{len(solution.support)} of {len(solution.alpha)}" in page
-    assert str(training).splitlines()[-1].startswith(f"{training.steps:,}")
-    assert training.ending.message in training._repr_html_()

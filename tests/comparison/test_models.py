@@ -41,7 +41,6 @@ def test_an_output_of_zero_counts_as_an_error() -> None:
         result = compare({"shallow": shallow}, far, np.full(400, label))
         expected = np.mean(label * shallow.decision_function(far) <= 0)
         assert result.model("shallow").error == pytest.approx(expected)
-        assert result.model("shallow").unseen == np.count_nonzero(undecided)
 
 
 @pytest.mark.slow
@@ -63,7 +62,6 @@ def test_a_pipeline_is_compared_by_its_last_step() -> None:
     expected = compare({"bare": bare}, scaler.transform(TEST.X), TEST.y, train=scaled)
     found = result.model("whole")
     alone = expected.model("bare")
-    assert (found.transformed, alone.transformed) == (True, False)
     assert found.known_margin.excess == pytest.approx(alone.known_margin.excess)
     assert found.known_margin.norm == pytest.approx(alone.known_margin.norm)
     assert (found.error, found.train_wrong) == (alone.error, alone.train_wrong)

@@ -42,8 +42,8 @@ def test_a_class_is_found_by_its_name() -> None:
     assert find_class(2, ["1", "2"]) == 1
     with pytest.raises(ValueError, match="no class"):
         find_class("DOG", ["dog", "Dog"])
-    with pytest.raises(ValueError, match=r"are good, bad \(did you mean good\?\)"):
-        find_class("God", ["bad", "good"])
+    with pytest.raises(ValueError, match=r"are bad, good \(did you mean good\?\)"):
+        find_class("goood", ["bad", "good"])
     assert listed([f"{k}" for k in range(12)]).endswith("8, 9, ... (12 in all)")
 
 
@@ -58,5 +58,3 @@ def test_names_tell_labels_apart() -> None:
         "a",
         "inf",
     ]
-    with pytest.raises(ValueError, match="fractions"):
-        class_names(np.arange(50) / 7)

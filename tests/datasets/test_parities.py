@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from drawn import on_the_cube
-from implicit_bias.datasets.parities import MAX_CUBE_BITS, ParityDistribution, cube
+from implicit_bias.datasets.parities import ParityDistribution, cube
 
 ROUNDING = 1e-12
 
@@ -58,11 +58,3 @@ def test_random_sets_are_reproducible_and_of_their_size() -> None:
 def test_sets_that_are_none(relevant: tuple[int, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ParityDistribution(6, relevant)
-
-
-def test_numbers_of_bits_that_do_not_fit() -> None:
-    with pytest.raises(ValueError, match="k must be"):
-        ParityDistribution.random(3, 5)
-    for n_bits in (0, MAX_CUBE_BITS + 1):
-        with pytest.raises(ValueError, match="n_bits"):
-            cube(n_bits)

@@ -12,10 +12,13 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, mse_loss
+from torch.nn.functional import cross_entropy, mse_loss, softplus
 from torch.utils.data import DataLoader, TensorDataset
 
 import implicit_bias as ib
+from diagnosis.asking import finding, quiet
+from example_modules import known, seeded
+from implicit_bias.diagnosis import Code
 from implicit_bias.modules.optimizers import OptimizerError
 from implicit_bias.modules.steps import KINDS, register, steps_of
 
@@ -277,6 +280,112 @@ def test_what_cannot_be_measured_is_refused() -> None:
             ib.box_gap(module, X, Y, optimizer=decayed, loss=loss)
     with pytest.raises(ValueError, match="labels"):
         ib.box_gap(module, X, optimizer=decayed, loss=cross_entropy)
+
+
+# --- within a diagnosis --------------------------------------------------------------------------
+
+FEW = X[:8]
+
+
+def separating(decay: float, steps: int = 40) -> tuple[nn.Module, Tensor, torch.optim.Optimizer]:
+    """Build a linear module, the labels that it gives, and AdamW that trained it on these."""
+    module = seeded(nn.Linear(5, 3, bias=False).double(), 1)
+    labels = module(FEW).argmax(dim=1)
+    adamw = torch.optim.AdamW(module.parameters(), lr=0.01, weight_decay=decay)
+    for _ in range(steps):
+        adamw.zero_grad()
+        cross_entropy(module(FEW), labels).backward()  # type: ignore[no-untyped-call]
+        adamw.step()
+    return module, labels, adamw
+
+
+@pytest.mark.parametrize(
+    ("decay", "code", "word"),
+    [
+        (2.0, Code.IN_THE_BOX, "entries up to 0.5 describes the weights"),
+        (0.1, Code.DECAY_HAS_HARDLY_ACTED, "margin problem describes the weights"),
+    ],
+)
+def test_a_verdict_says_which_problem_describes_the_weights(
+    decay: float, code: Code, word: str
+) -> None:
+    module, labels, adamw = separating(decay)
+    found = quiet(module, FEW, labels, optimizer=adamw, loss=cross_entropy)
+    box = known(found.box)
+    expected = ib.box_gap(module, FEW, labels, optimizer=adamw, loss=cross_entropy)
+    assert (box.score, box.decayed) == (expected.score, expected.decayed)
+    assert box.describes == (1 - math.exp(-decay * 0.4) >= 0.5) == (code is Code.IN_THE_BOX)
+    assert finding(found, code).value == box.decayed
+    lines = found.verdict.splitlines()
+    assert len(lines) == 3
+    assert word in lines[1]
+    assert any(line.startswith(lines[1]) for line in found.warnings)
+
+
+def test_how_far_decay_has_acted_may_be_unknown() -> None:
+    module, labels, adamw = separating(2.0)
+    torch.optim.lr_scheduler.StepLR(adamw, 10)
+    found = quiet(module, FEW, labels, optimizer=adamw, loss=cross_entropy)
+    assert known(found.box).describes is None
+    assert finding(found, Code.WEIGHT_DECAY).value == 2.0
+
+
+def test_coupled_decay_is_a_penalty_in_a_diagnosis_too() -> None:
+    module, labels, _ = separating(0.0)
+    sgd = torch.optim.SGD(module.parameters(), lr=0.1, weight_decay=0.3)
+    found = quiet(module, FEW, labels, optimizer=sgd, loss=nn.CrossEntropyLoss())
+    expected = ib.box_gap(module, FEW, labels, optimizer=sgd, loss=cross_entropy)
+    assert known(found.box).penalty_score == expected.penalty_score
+
+
+def test_without_decay_or_a_loss_there_is_no_box() -> None:
+    module, labels, adamw = separating(0.5)
+    plain = torch.optim.AdamW(module.parameters(), weight_decay=0.0)
+    for optimizer, loss in (
+        (plain, cross_entropy),
+        (torch.optim.AdamW, cross_entropy),
+        (None, cross_entropy),
+        (adamw, None),
+        (adamw, "cross_entropy"),
+        (adamw, lambda margins: margins),
+        (adamw, nn.CrossEntropyLoss(reduction="none")),
+    ):
+        assert quiet(module, FEW, labels, optimizer=optimizer, loss=loss).box is None
+    assert quiet(module, FEW, labels, optimizer=adamw).findings[1].code is Code.WEIGHT_DECAY
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.BCEWithLogitsLoss(),
+        nn.SoftMarginLoss(),
+        lambda outputs, signs: softplus(-signs * outputs[:, 0]).mean(),
+    ],
+    ids=["0 and 1", "-1 and 1", "of a column"],
+)
+def test_a_loss_of_one_output_gets_the_targets_that_it_takes(loss: Any) -> None:
+    module = seeded(nn.Linear(5, 1, bias=False).double(), 1)
+    signs = module(FEW)[:, 0].sign().detach()
+    adamw = torch.optim.AdamW(module.parameters(), weight_decay=0.5)
+    box = known(quiet(module, FEW, signs, optimizer=adamw, loss=loss).box)
+    expected = softplus(-signs * module(FEW)[:, 0]).mean().detach()
+    assert box.loss == pytest.approx(float(expected))
+    assert quiet(module, FEW, signs, optimizer=adamw, loss=mse_loss).box is None
+
+
+def test_a_refusal_names_what_measures_the_limit_with_decay() -> None:
+    module, labels, _ = separating(0.5)
+    wrong = (labels + 1) % 3
+    whole = network()
+    for refused, targets in ((module, wrong), (whole, labels)):
+        decayed = torch.optim.AdamW(refused.parameters(), weight_decay=0.5)
+        plain = torch.optim.AdamW(refused.parameters(), weight_decay=0.0)
+        with pytest.raises((ib.SeparationError, ib.HomogeneityError), match="box_gap"):
+            quiet(refused, FEW, targets, optimizer=decayed)
+        for optimizer in (plain, None):
+            with pytest.raises((ib.SeparationError, ib.HomogeneityError)) as caught:
+                quiet(refused, FEW, targets, optimizer=optimizer)
+            assert "box_gap" not in str(caught.value)
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from cases import clusters
 from implicit_bias import Diagnosis, diagnose, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis import Code
-from implicit_bias.diagnosis.function_space import FourierL1
 from implicit_bias.networks import GLN
 from implicit_bias.norms.tensors import as_parameter_norm
 from implicit_bias.problem.gating import HyperplaneContexts
@@ -95,33 +94,6 @@ def diagonal() -> tuple[nn.Module, object]:
     return difference(solve(max_margin(X, Y, "l1"), tol=1e-10).coef[0]), X
 
 
-def circular(kernel: Array, readout: Array) -> nn.Module:
-    """Build a circular convolution of full width, then a linear readout."""
-    conv = nn.Conv1d(1, 1, D, padding=D - 1, padding_mode="circular", bias=False)
-    parts = {"conv": conv, "readout": modules.linear(D)}
-    module = modules.Computed(lambda m, x: m.readout(m.conv(x[:, None])[:, 0, :D]), **parts)
-    for weight, values in zip(module.parameters(), (kernel, readout), strict=True):
-        weight.data = torch.tensor(values).reshape(weight.shape)
-    return module.eval()
-
-
-def convolution() -> tuple[nn.Module, object]:
-    """Layers of moduli sqrt |F beta| whose phases make up that of F beta."""
-    beta = solve(max_margin(X, Y, FourierL1()), tol=1e-10).coef[0]
-    spectrum = np.fft.fft(beta)
-    root = np.sqrt(np.abs(spectrum))
-    kernel, delta = np.fft.ifft(root).real, np.eye(D)[0]
-
-    def responds(readout: Array, kernel: Array) -> Array:
-        with torch.no_grad():
-            return circular(kernel, readout)(torch.eye(D, dtype=torch.float64))[:, 0].numpy()
-
-    # What the convolution does to a readout is linear, so the readout is found by solving for it.
-    moves = np.stack([responds(unit, kernel) for unit in np.eye(D)], axis=1)
-    assert responds(delta, kernel) == pytest.approx(moves[:, 0])
-    return circular(kernel, np.linalg.lstsq(moves, beta)[0]), X
-
-
 def gated() -> tuple[nn.Module, object]:
     network = GLN([HyperplaneContexts.random(X, 3, 1, random_state=3)], seed=2)
     modules.set_weights(network, solve(network.architecture().problem(X, Y), tol=1e-10).coef)
@@ -133,7 +105,6 @@ LIMITS: dict[str, tuple[str, float, tuple[str, ...], Callable[[], tuple[nn.Modul
     "deep linear": ("deep linear", 3.0, ("spectral",), deep_linear),
     "matrices": ("deep linear", 2.0, (), matrices),
     "diagonal": ("diagonal", 2.0, (), diagonal),
-    "convolution": ("linear convolution", 2.0, ("spectral",), convolution),
     "gated": ("gated network", 2.0, (), gated),
 }
 

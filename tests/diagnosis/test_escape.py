@@ -42,7 +42,6 @@ def test_a_unit_that_helps_is_claimed_with_its_saving() -> None:
     escape = known(found.escape)
     assert escape.pull > 1.5
     assert escape.claimed
-    assert escape.unit is not None
     assert finding(found, Code.ONE_MORE_UNIT).value == escape.saving
     assert 0 < escape.saving < 1 - (2 / np.sqrt(10)) ** 0.5 + 1e-6
 

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from diagnosis import asking
 from diagnosis.asking import finding
 from example_modules import Computed, drawn, known, linear, own_labels, seeded
 from implicit_bias.diagnosis import Code
+from implicit_bias.diagnosis.layers import LayerBounds
 from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.subject import SeparationError
 from implicit_bias.norms.tensors import as_parameter_norm
@@ -109,7 +111,13 @@ def trained(module: nn.Module, labels: Any, steps: range) -> nn.Module:
 
 @pytest.mark.every(5)
 @pytest.mark.parametrize("name", BUILDS)
-def test_gaps_are_those_of_the_leading_part_written_by_hand(name: str) -> None:
+def test_gaps_are_those_of_the_leading_part_written_by_hand(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Out of time a bound of a layer is known to a thousandth only, so that a busy machine would
+    # decide what is compared.
+    diagnosing = import_module("implicit_bias.diagnosis.diagnose")
+    monkeypatch.setattr(diagnosing, "LayerBounds", partial(LayerBounds, seconds=60.0))
     module, by_hand = (seeded(BUILDS[name](whole=whole), 5) for whole in (True, False))
     labels = own_labels(by_hand, X)
     for norm in NORMS:
@@ -119,14 +127,16 @@ def test_gaps_are_those_of_the_leading_part_written_by_hand(name: str) -> None:
         assert found.min_margin == pytest.approx(expected.min_margin, rel=SAME)
         # Biases do not count where they are in no output, and count with KKT value 0 where they
         # vanish from the leading part alone: so the proven bound is the same, not the norm.
-        assert found.excluded == ()
         whole = as_parameter_norm(norm).value({k: p.detach() for k, p in module.named_parameters()})
         size = whole * expected.min_margin ** (-1 / expected.degree)
         assert found.parameter_norm == pytest.approx(size, rel=SAME)
         gap = 1 - (1 - expected.gap) * (expected.parameter_norm / size) ** 2
         assert found.gap == pytest.approx(gap, abs=SAME)
-        for layer, bounds in expected.bounds.items():
-            assert found.bounds[layer] == pytest.approx(bounds, rel=1e-6, nan_ok=True)
+        layers = {layer.name: layer for layer in found.layers}
+        for layer in expected.layers:
+            same = layers[layer.name]
+            bounds = pytest.approx((layer.lower, layer.norm), rel=1e-6, nan_ok=True)
+            assert (same.lower, same.norm) == bounds
         assert known(found.rest) > 0
         code = Code.LEADING_PART if norm == "l2" else Code.LEADING_PART_WITHOUT_THEOREM
         assert finding(found, code).value == found.rest
@@ -137,7 +147,7 @@ def test_gaps_and_the_rest_fall_as_training_goes_on() -> None:
     module, by_hand = (seeded(lora(whole=whole, gate=nn.Identity()), 1) for whole in (True, False))
     labels = own_labels(by_hand, X)
     nn.init.zeros_(module.get_parameter("B"))
-    with pytest.raises(SeparationError, match="degree 2, is 0"):
+    with pytest.raises(SeparationError, match="its leading part"):
         ib.diagnose(module, X, labels, leading=True)
     recorder = ib.Recorder(module, X, labels, "l2", leading=True)
     recorder.record(0)

@@ -43,8 +43,8 @@ def hinge(p: int) -> Loss:
     return of_margin(lambda q: (1 - q).relu() ** p)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 10, 1000])
-@pytest.mark.parametrize("temperature", [1e-3, 0.01, 0.07, 0.1, 0.5, 1.0, 100.0, 1e4])
+@pytest.mark.parametrize("classes", [2, 10, 1000])
+@pytest.mark.parametrize("temperature", [1e-3, 0.07, 1.0, 1e4])
 def test_cross_entropy_passes_at_any_temperature(temperature: float, classes: int) -> None:
     assert JUDGE(tempered(temperature, F.cross_entropy), classes).refusal is None
 
@@ -62,6 +62,8 @@ def test_cross_entropy_passes_at_any_temperature(temperature: float, classes: in
         (lambda s, y: F.cross_entropy(s + PRIORS, y), 5),
         (lambda s, y: F.cross_entropy(64 * s - 22 * F.one_hot(y, 5), y), 5),
         (lambda s, y: F.cross_entropy(s.float(), y), 10),
+        (lambda s, y: F.cross_entropy(s, y).float(), 10),
+        (lambda s, y: F.binary_cross_entropy_with_logits(s.float(), y.float()), None),
         (lambda s, y: -torch.softmax(s, 1)[0, y[0]].log(), 5),
         (lambda s, y: torch.exp(s - s.gather(1, y[:, None])).sum(), 5),
         (focal, 5),
@@ -79,7 +81,6 @@ def test_losses_whose_training_maximises_the_margin_pass(loss: Any, classes: int
     ("loss", "classes", "reason"),
     [
         *((powered(p), None, Code.NO_EXPONENTIAL_TAIL) for p in (0.1, 1.0, 5.0, 20.0, 50.0)),
-        (of_margin(lambda q: -torch.log1p(q.exp().log1p())), None, Code.NO_EXPONENTIAL_TAIL),
         *((nn.MSELoss(), classes, Code.FINITE_MINIMISER) for classes in (None, 3)),
         (nn.HuberLoss(), None, Code.FINITE_MINIMISER),
         *((nn.MultiMarginLoss(p=p), 3, Code.FINITE_MINIMISER) for p in (1, 2)),
@@ -112,8 +113,7 @@ def test_a_refusal_has_one_reason(loss: Any, classes: int | None, reason: Code) 
 
 
 def test_what_takes_no_targets_is_not_judged() -> None:
-    with pytest.raises(ValueError, match="evaluated"):
-        JUDGE(lambda outputs: outputs, None)
+    assert JUDGE(lambda outputs: outputs, None).refusal is Code.LOSS_NOT_CHECKED
 
 
 @pytest.mark.parametrize("temperature", [0.01, 1.0, 100.0])

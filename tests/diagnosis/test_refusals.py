@@ -17,8 +17,6 @@ from example_modules import Computed, drawn, frozen, linear, own_labels, seeded
 
 D, H, N = 5, 6, 400
 X = drawn(N, D)
-# Samples that a refusal may send through a module in all, of which it looks at two.
-PASSED = 150
 
 
 def stacked(*between: nn.Module, bias: bool = False) -> nn.Module:
@@ -105,17 +103,22 @@ NOT_HOMOGENEOUS: dict[str, tuple[Callable[[], nn.Module], str, bool]] = {
     "inner bias": (lambda: stacked(linear(H, H), nn.Linear(H, H)), r"'2\.bias'", True),
     "layer norm": (lambda: stacked(nn.LayerNorm(H)), r"layer_norm in '1'", False),
     "GELU": (lambda: stacked(nn.GELU()), r"gelu in '1'", True),
+    "softmax": (
+        lambda: nn.Sequential(linear(D, 3), nn.Softmax(dim=1)),
+        "softmax in '1': where it makes the outputs, return.*logits",
+        False,
+    ),
     "tanh": (lambda: stacked(nn.Tanh()), r"tanh in '1'", False),
     "transformer": (transformer, r"'encoder\.layers\.0\.self_attn'", False),
-    "attention": (attention, r"attention.*'query', 'key'", False),
-    "block": (lambda: residual(1), "skip.*degrees 2 and 4", True),
-    "blocks": (lambda: residual(8), r"skip.*'1' \(Block\).*degrees 1 and 3", True),
-    "blocks, bias": (lambda: residual(8, bias=True), r"'9\.bias'.*skip.*'1' \(Block\)", True),
+    "attention": (attention, r"attention.*softmax", False),
+    "block": (lambda: residual(1), r"'1' \(Block\).*skip", True),
+    "blocks": (lambda: residual(8), r"'1' \(Block\).*skip", True),
+    "blocks, bias": (lambda: residual(8, bias=True), r"'1' \(Block\).*skip", True),
     "low rank": (low_rank, "frozen weights", True),
-    "PReLU": (lambda: nn.Sequential(linear(D, H), nn.PReLU(), linear(H)), r"'1\.weight'", False),
-    "depths": (depths, "different degrees.*1 at.*2 at", False),
+    "PReLU": (lambda: nn.Sequential(linear(D, H), nn.PReLU(), linear(H)), r"'1\.weight'", True),
+    "depths": (depths, "contexts of a gate", True),
     "detached": (lambda: computed(lambda f, x: f(x) * f(x).detach().abs()), r"detach\(\)", False),
-    "inverse": (inverse, "invert", False),
+    "inverse": (inverse, "divisions", False),
     "no name": (rooted, "not homogeneous", False),
 }
 
@@ -127,26 +130,6 @@ def test_what_breaks_homogeneity_is_named(name: str) -> None:
     with pytest.raises(ib.HomogeneityError, match=re.compile(match, re.DOTALL)) as caught:
         ib.diagnose(module, X[:20], own_labels(module, X[:20]))
     assert ("leading=True" in str(caught.value)) == leads
-
-
-def trained(module: nn.Module, inputs: Tensor, labels: Any) -> None:
-    ib.train_to_limit(module, inputs, labels, ib.LimitConfig(steps=1))
-
-
-@pytest.mark.parametrize("ask", [ib.diagnose, ib.which_norm, ib.Recorder, trained])
-@pytest.mark.parametrize("name", ["bias", "transformer", "blocks"])
-def test_the_cause_is_named_from_a_few_samples(ask: Callable[..., Any], name: str) -> None:
-    build, match, _ = NOT_HOMOGENEOUS[name]
-    module = seeded(build(), 1).eval()
-    labels = own_labels(module, X)
-    passed = list[int]()
-    with (
-        module.register_forward_hook(lambda _, given, out: passed.append(len(out))),
-        pytest.raises(ib.HomogeneityError, match=re.compile(match, re.DOTALL)),
-    ):
-        ask(module, X, labels)
-    assert sum(passed) <= PASSED
-    assert max(passed) < N
 
 
 def test_what_the_first_samples_do_not_show_is_found_on_all() -> None:
@@ -193,6 +176,12 @@ def dead() -> nn.Module:
     return module
 
 
+def diverged() -> nn.Module:
+    module = relu()
+    nn.init.constant_(module.get_parameter("2.weight"), torch.nan)
+    return module
+
+
 def wrong_on_two() -> Any:
     labels = own_labels(relu(outputs=3), FEW)
     labels[[3, 7]] = (labels[[3, 7]] + 1) % 3
@@ -205,6 +194,11 @@ def wrong_on_two() -> Any:
         (lambda: computed(lambda f, x: f(x)[:, None]), FEW, ONES, ValueError, "flatten"),
         (relu, FEW, np.arange(12) % 2, ValueError, "labels"),
         (relu, FEW.where(FEW < FEW.max(), np.nan), ONES, ValueError, r"\(\d+, \d+\)"),
+        (relu, np.ma.masked_array(FEW.numpy(), FEW.numpy() < 0), ONES, ValueError, "masked"),
+        (relu, FEW, np.ma.masked_array(ONES, ONES > 0), ValueError, "masked"),
+        (lambda: relu(outputs=2), FEW, np.array(["no", "yes"] * 6), ValueError, "return_inverse"),
+        (lambda: relu(outputs=2), FEW, 2 * (np.arange(12) % 2) - 1, ValueError, "0 .. 1"),
+        (diverged, FEW, ONES, ValueError, "'2.weight'.*diverged"),
         (lambda: relu(outputs=3), FEW, wrong_on_two(), ib.SeparationError, "samples 3, 7"),
         (dead, FEW, ONES, ib.SeparationError, "margins"),
         (
@@ -215,7 +209,7 @@ def wrong_on_two() -> Any:
         (lambda: computed(lambda f, x: f(x.mul_(2.0))), FEW, ONES, ValueError, "writes"),
         (
             lambda: computed(lambda f, x: checkpoint(f, x, use_reentrant=False)),
-            *(FEW, ONES, ValueError, "checkpointing"),
+            *(FEW, ONES, RuntimeError, "checkpointing"),
         ),
         (lambda: frozen(linear(D)), FEW, ONES, ValueError, "requires_grad_"),
     ],
@@ -235,18 +229,9 @@ def bag() -> nn.Module:
     return Computed(lambda m, x: m.last(m.bag(x)), bag=vectors, last=linear(4))
 
 
-def sparse() -> nn.Module:
-    vectors = nn.Embedding(10, 4, sparse=True)
-    return Computed(lambda m, x: m.last(m.a(x).sum(dim=1)), a=vectors, last=linear(4))
-
-
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
-@pytest.mark.parametrize("norm", ["l2", "linf"])
-@pytest.mark.parametrize(("build", "match"), [(bag, "nn.Embedding"), (sparse, "sparse=False")])
-def test_derivatives_that_torch_does_not_have_are_named(
-    build: Callable[[], nn.Module], match: str, norm: str
-) -> None:
-    module = seeded(build(), 1)
+def test_derivatives_that_torch_does_not_have_are_named() -> None:
+    module = seeded(bag(), 1)
     tokens = torch.randint(10, (8, 3), generator=torch.Generator().manual_seed(0))
-    with pytest.raises(ValueError, match=match):
-        ib.diagnose(module, tokens, own_labels(module, tokens), norm=norm)
+    with pytest.raises(ValueError, match="EmbeddingBag"):
+        ib.diagnose(module, tokens, own_labels(module, tokens))

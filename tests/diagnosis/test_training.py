@@ -50,11 +50,8 @@ def test_a_gradient_of_0_is_seen(margin: float, dtype: torch.dtype, code: Code) 
         assert finding(found, code).value == pytest.approx(margin, rel=1e-5)
 
 
-@pytest.mark.parametrize("leading", [False, True])
 @pytest.mark.parametrize(("margin", "dtype"), [(20.0, torch.float32), (40.0, torch.float64)])
-def test_a_gradient_of_rounding_errors_is_seen(
-    margin: float, dtype: torch.dtype, leading: bool
-) -> None:
+def test_a_gradient_of_rounding_errors_is_seen(margin: float, dtype: torch.dtype) -> None:
     """Cross-entropy computes p - 1: its gradient has another direction than the exact one."""
     module = seeded(linear(X.shape[1], 3), 1)
     labels = module(X).argmax(dim=1)
@@ -71,10 +68,8 @@ def test_a_gradient_of_rounding_errors_is_seen(
     loss = nn.functional.cross_entropy(module(inputs), labels)
     found = torch.autograd.grad(loss, module.weight)[0].double()
     assert nn.functional.cosine_similarity(exact.ravel(), found.ravel(), dim=0) < 0.95
-    assert Code.GRADIENT_OF_ROUNDING_ERRORS in codes(
-        diagnose(module, inputs, labels, leading=leading)
-    )
-    precise = diagnose(module, inputs, labels, loss=as_loss("logistic"), leading=leading)
+    assert Code.GRADIENT_OF_ROUNDING_ERRORS in codes(diagnose(module, inputs, labels))
+    precise = diagnose(module, inputs, labels, loss=as_loss("logistic"))
     assert Code.LOGARITHMIC_RATE in codes(precise)
 
 
@@ -102,19 +97,9 @@ def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
         found = diagnose(module, X, own_labels(module, X), optimizer=large)
     assert Code.EPSILON in codes(found)
     assert RATES.isdisjoint(codes(found))
-    by_default = quiet(of_margin(30.0), optimizer=kind)
-    assert Code.DEFAULT_EPSILON in codes(by_default)
-    assert by_default.warnings == ()  # it may not be the one that was used
     found = quiet(module, optimizer=small)
     assert found.warnings == ()
     assert Code.CONSTANT_RATE in codes(found)
-    # No eps helps where gradients are 0, or their squares in single precision.
-    for underflowed in (of_margin(2000.0), *(of_margin(q, torch.float32) for q in (60.0, 200.0))):
-        inputs = X.to(next(underflowed.parameters()).dtype)
-        tiny = kind(underflowed.parameters(), eps=1e-30, weight_decay=0.0)
-        found = quiet(underflowed, inputs, optimizer=tiny)
-        assert Code.SQUARES_UNDERFLOW in codes(found)
-        assert "smaller eps" not in found.advice
 
 
 def test_gradients_that_shrank_faster_than_adam_forgets_are_seen() -> None:
@@ -167,16 +152,11 @@ def test_the_size_of_the_gradients_is_that_of_the_loss(name: str) -> None:
 # --- the loss ------------------------------------------------------------------------------------
 
 
-def polynomial(outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    return (1.0 + (outputs * (2 * target - 1))).clamp_min(1e-3).pow(-2).mean()
-
-
 def hinge(margins: torch.Tensor) -> torch.Tensor:
     return (1 - margins).relu()
 
 
 POWER = MarginLoss("power", lambda q: -2.0 * (1.0 + (q + 20.0).clamp_min(0.0)).log())
-ZERO = MarginLoss("zero", lambda q: (1.0 - q).relu().log())
 
 
 @pytest.mark.parametrize(
@@ -184,13 +164,9 @@ ZERO = MarginLoss("zero", lambda q: (1.0 - q).relu().log())
     [
         (3, nn.MSELoss(), Code.FINITE_MINIMISER),
         (3, nn.BCEWithLogitsLoss(), Code.OTHER_MARGIN),
-        (1, polynomial, Code.NO_EXPONENTIAL_TAIL),
         (1, POWER, Code.NO_EXPONENTIAL_TAIL),
-        (1, ZERO, Code.FINITE_MINIMISER),
         (1, hinge, Code.LOSS_NOT_CHECKED),
         (1, "exponential", None),
-        (1, nn.BCEWithLogitsLoss(), None),
-        (3, "cross_entropy", None),
         (3, F.cross_entropy, None),
     ],
 )
@@ -232,8 +208,7 @@ def test_weight_decay_and_parameters_that_the_optimizer_does_not_have() -> None:
     module = relu()
     first, *others = module.parameters()
     found = quiet(module, optimizer=torch.optim.SGD([first], weight_decay=0.1))
-    assert found.excluded == ("2.weight", "4.weight")
-    assert finding(found, Code.NOT_IN_OPTIMIZER).names == found.excluded
+    assert finding(found, Code.NOT_IN_OPTIMIZER).names == ("2.weight", "4.weight")
     assert found.degree == 1.0
     assert finding(found, Code.WEIGHT_DECAY).value == 0.1
     assert "weight_decay=0" in found.advice
@@ -249,7 +224,7 @@ def test_every_code_has_a_sentence() -> None:
         name: 0.5
         for name in (
             *("norm", "gap", "family", "loss", "aim", "error", "optimizer", "own", "dtype", "eps"),
-            *("degree", "samples", "reached", "other", "descent"),
+            *("degree", "samples", "score", "reached", "other", "descent"),
         )
     }
     for code in Code:

@@ -31,7 +31,6 @@ def solved(norm: str) -> nn.Module:
 def test_solved_limits_of_linear_modules_are_found(norm: str) -> None:
     """The share of the maximum is 1 in the own norm; in the others it is that of the solutions."""
     found = ib.which_norm(solved(norm), INPUTS, Y)
-    assert found.linear
     assert (found.best, found.evidence) == (norm, "limit")
     assert codes(found)[0] is Code.LIMIT
     (W,) = (p.detach().numpy() for p in solved(norm).parameters())
@@ -39,7 +38,8 @@ def test_solved_limits_of_linear_modules_are_found(norm: str) -> None:
         problem = ib.max_margin(X, Y, row.norm)
         optimum = ib.solve(problem).certificate
         size = problem.norm.value(W) if problem.norm is not None else np.linalg.norm(W)
-        low, high = row.gap.margin_fraction
+        # Of a linear module sqrt(1 - gap) is the margin over the maximum.
+        low, high = (1 - row.gap.upper) ** 0.5, (1 - row.gap.lower) ** 0.5
         assert low * (1 - 1e-9) <= optimum.upper / size
         assert optimum.lower / size <= high * (1 + 1e-9)
         assert low == pytest.approx(high, abs=1e-5)
@@ -68,8 +68,8 @@ def test_far_from_all_limits_only_a_reference_tells() -> None:
     assert [row.factor for row in again.rows] == pytest.approx([1.0, 1.0])
     for row in asked(reference=start).rows:
         # Of a linear module the margin changes by the same factor as its share of the maximum.
-        share, before = row.gap.margin_fraction[0], known(row.reference_gap).margin_fraction[0]
-        assert row.factor == pytest.approx(share / before, rel=1e-4)
+        shares = (1 - row.gap.upper) / (1 - known(row.reference_gap).upper)
+        assert row.factor == pytest.approx(shares**0.5, rel=1e-4)
 
 
 def product(u: list[float], v: list[float]) -> nn.Module:
@@ -97,7 +97,7 @@ def test_rows_of_several_references_are_those_of_each() -> None:
 
 
 def test_a_margin_that_rose_at_the_cost_of_another_is_evidence_without_a_limit() -> None:
-    """Unless references differ by more, or are ahead, or the optimizer's norm is the other one."""
+    """Unless references differ by more, or are ahead."""
     spread = product([1, 1, 1, 0.2], [0.2, 1, 1, 1])
     asked = partial(ib.which_norm, spread, torch.ones(1, 1), [1], norms=("l2", "linf"))
 
@@ -111,7 +111,6 @@ def test_a_margin_that_rose_at_the_cost_of_another_is_evidence_without_a_limit()
     assert finding(found, Code.MARGIN).value == pytest.approx(2.4)
     assert asked(reference=[reference(), reference(0.85)]).best == "linf"
     assert asked(reference=[reference(), reference(0.3)]).best is None  # a spread of 3.3
-    assert finding(asked(reference=reference(), optimizer="sgd"), Code.RIVAL).names == ("l2",)
     assert Code.REFERENCE_IS_AHEAD in codes(asked(reference=reference(scale=2.0)))
 
 
@@ -156,7 +155,7 @@ def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:
     assert Code.STOPPED in codes(hurried)
     assert Code.STOPPED not in codes(free)
     for row, exact in zip(hurried.rows, free.rows, strict=True):
-        assert row.stopped
+        assert row.gap.stopped
         assert 0 <= row.gap.lower <= exact.gap.upper + 1e-9
         assert exact.gap.lower <= row.gap.upper + 1e-9
         assert row.gap.upper <= 1
@@ -168,7 +167,6 @@ def test_it_is_shown_as_a_table_and_one_line() -> None:
     assert len(table.splitlines()) == 1 + len(found.rows)
     assert line == found.conclusion
     assert len(line.splitlines()) == 1
-    assert found._repr_html_().count("<tr>") == 1 + len(found.rows)
 
 
 # --- what is asked -------------------------------------------------------------------------------
@@ -180,21 +178,11 @@ def test_what_is_wrong_is_named() -> None:
     for norms in ((), ("l2", "l2")):
         with pytest.raises(ValueError, match="norms"):
             ib.which_norm(module, INPUTS, Y, norms=norms)
-    for reference in ([], nn.Linear(2, 2), [module, nn.Linear(2, 2)]):
-        with pytest.raises(ValueError, match="reference"):
-            ib.which_norm(module, INPUTS, Y, reference=reference)
+    with pytest.raises(ValueError, match="reference"):
+        ib.which_norm(module, INPUTS, Y, reference=[])
     (W,) = module.parameters()
     with pytest.raises(ib.SeparationError, match="reference"):
         ib.which_norm(module, INPUTS, Y, reference=of(-W.detach().numpy()))
-
-
-def test_a_module_that_keeps_its_activation_has_a_reference() -> None:
-    module = nn.Linear(5, 3, bias=False)
-    labels = own_labels(module, INPUTS.float())
-    module.register_forward_hook(lambda part, _, output: setattr(part, "seen", output))
-    module(INPUTS.float())  # leaves what has a gradient, and no deep copy
-    found = ib.which_norm(module, INPUTS, labels, norms="l2", reference=module.state_dict())
-    assert found.rows[0].factor == pytest.approx(1)
 
 
 def test_the_module_is_left_as_it_is() -> None:

@@ -56,7 +56,6 @@ NOT_TO_SEVEN_DIGITS = {
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.filterwarnings("ignore:class_weight changes nothing at the hard margin")
 @pytest.mark.parametrize(
     "model", [*QUICK, *(pytest.param(model, marks=pytest.mark.slow) for model in SLOW)], ids=repr
 )
@@ -89,10 +88,6 @@ def test_tables_and_labels_of_any_kind() -> None:
         (np.full(60, "a"), "one class only, 'a'"),
         (np.linspace(0, 1, 60), "continuous"),
         (np.where(np.arange(60) == 3, cast(Any, None), "a"), "lacks"),
-        (pd.array([pd.NA, *"ab" * 29, "a"], dtype="string"), "lacks"),
-        (np.array([1, "a"] * 30, dtype=object), "label type"),
-        (np.eye(60), "1d array"),
-        (MOONS.y[:59], "inconsistent"),
     ],
 )
 def test_bad_labels(y: Any, word: str) -> None:
@@ -104,8 +99,6 @@ def test_bad_labels(y: Any, word: str) -> None:
 def test_labels_that_fitting_did_not_see() -> None:
     model = ib.MaxMarginSVC().fit([[1.0], [-1.0]], [True, False])
     assert model.signs([False, True]).tolist() == [-1, 1]
-    with pytest.raises(ValueError, match="lacks"):
-        model.signs(cast(Any, pd.array([True, pd.NA], dtype="boolean")))
     with pytest.raises(ValueError, match="among"):
         model.signs([7, 8])
 
@@ -121,12 +114,6 @@ def test_sparse_inputs_are_those_as_an_array(model: BinaryClassifier) -> None:
     for kind in (sp.csr_array, sp.coo_matrix):
         fitted = clone(model).fit(kind(thin), MOONS.y)
         np.testing.assert_array_equal(fitted.decision_function(kind(thin)), expected)
-
-
-def test_sparse_inputs_without_room_are_refused() -> None:
-    empty = sp.csr_array((2**10, 2**19))
-    with pytest.raises(ValueError, match="TruncatedSVD"):
-        ib.MaxMarginSVC().fit(empty, np.arange(2**10) % 2)
 
 
 # --- the margin problem's side -----------------------------------------------------------------
@@ -175,12 +162,8 @@ def test_a_weighted_model_knows_its_own_samples_alone() -> None:
     ("parameters", "weights", "match"),
     [
         ({}, -W, "negative"),
-        ({}, np.full(60, np.inf), "inf"),
-        ({}, W[1:], "sample_weight"),
         ({}, 0 * W, "zero"),
         ({"class_weight": "even"}, None, "class_weight"),
-        ({"class_weight": {"up": -1.0}}, None, "negative"),
-        ({"class_weight": {"sideways": 1.0, "up": 2.0}}, None, "sideways|not in class_weight"),
     ],
 )
 def test_wrong_weights_are_refused(parameters: dict[str, Any], weights: Any, match: str) -> None:

@@ -71,8 +71,3 @@ def test_classifier_is_least_squares_of_one_against_all_others() -> None:
     assert model.score(X, labels) > 0.85
     two = GaLUClassifier(30, ridge=1.0, random_state=0).fit(X, labels == "top")
     np.testing.assert_allclose(two.decision_function(X), squares[:, 2], atol=1e-9)
-
-
-def test_what_is_no_choice() -> None:
-    with pytest.raises(TypeError, match="fit_intercept"):
-        GaLUClassifier(3, fit_intercept="no").fit([[0.0], [1.0]], [0, 1])  # type: ignore[arg-type]

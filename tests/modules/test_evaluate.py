@@ -5,6 +5,7 @@ modes, hooks, attributes, and the global state of torch.
 """
 
 import itertools
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,12 +15,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrizations, parametrize
 
 import implicit_bias as ib
-from example_modules import Computed, drawn, frozen, known, linear, own_labels
-from implicit_bias.modules.evaluate import as_arguments, as_inputs, labels_as_array
+from example_modules import Computed, drawn, frozen, linear, own_labels
+from implicit_bias.modules.evaluate import as_arguments, as_inputs
 from implicit_bias.modules.stationarity import kkt_measure, stationarity
 from implicit_bias.networks import GLN, Network, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts
@@ -28,25 +28,6 @@ D = 4
 X = drawn(6, D)
 RELU = ReLUNetwork(D, [3], dtype=torch.float64)
 GLN_OF_THREE = GLN([HyperplaneContexts.random(X.numpy(), 3, random_state=0)], dtype=torch.float64)
-# Forward passes until one fails.
-FUSE: list[int] = []
-
-
-class Broken(Exception):
-    """A fault of the module's own."""
-
-
-class Fused(nn.Module):
-    """relu, until the fuse has burnt down."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the activations."""
-        if FUSE:
-            left = FUSE.pop()
-            if not left:
-                raise Broken
-            FUSE.append(left - 1)
-        return x.relu()
 
 
 def square() -> nn.Linear:
@@ -54,18 +35,18 @@ def square() -> nn.Linear:
 
 
 def layered(*between: nn.Module, first: nn.Module | None = None) -> nn.Sequential:
-    return nn.Sequential(first or square(), Fused(), *between, linear(D))
+    return nn.Sequential(first or square(), nn.ReLU(), *between, linear(D))
 
 
 def shared() -> nn.Module:
     part = square()
-    return layered(part, Fused(), first=part)
+    return layered(part, nn.ReLU(), first=part)
 
 
 def tied() -> nn.Module:
     first, other = square(), square()
     other.weight = first.weight
-    return layered(other, Fused(), first=first)
+    return layered(other, nn.ReLU(), first=first)
 
 
 class Symmetric(nn.Module):
@@ -144,10 +125,10 @@ def recurrent() -> nn.Module:
 
     def forward(m: Any, x: Tensor) -> Tensor:
         states, _ = m.cell(x.reshape(-1, 2, 2).transpose(0, 1))
-        outputs: Tensor = m.last(m.fused(states[-1]))
+        outputs: Tensor = m.last(states[-1].relu())
         return outputs
 
-    return Computed(forward, cell=nn.LSTM(2, 3, bias=False), fused=Fused(), last=linear(3))
+    return Computed(forward, cell=nn.LSTM(2, 3, bias=False), last=linear(3))
 
 
 MODULES: dict[str, Callable[[], nn.Module]] = {
@@ -170,7 +151,7 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
 
 
 def record(module: nn.Module, inputs: Any, labels: Any) -> None:
-    ib.Recorder(module, inputs, labels, ("l2", "linf"), seconds=0.1).record()
+    ib.Recorder(module, inputs, labels, ("l2", "linf"), max_seconds=0.2).record()
 
 
 def limit(module: nn.Module, inputs: Any, labels: Any) -> object:
@@ -191,23 +172,12 @@ FUNCTIONS: dict[str, Callable[[nn.Module, Any, Any], object]] = {
 }
 
 
-# A precision, and after how many passes an error ends a call.
-ENDS: dict[str, tuple[torch.dtype, int | None]] = {
-    "float64": (torch.float64, None),
-    "float32": (torch.float32, None),
-    "broken": (torch.float64, 25),
-    "broken at once": (torch.float32, 2),
-}
-
-
 def is_refused(function: str, name: str, dtype: torch.dtype) -> bool:
-    """Whether a module is not homogeneous, or not twice differentiable, or its training too coarse.
+    """Whether a module is not homogeneous, or its training too coarse.
 
     The norm of a batch depends on all samples, and the gates of a recurrent network do not scale.
     """
     if name in ("batch norm", "recurrent"):
-        return True
-    if name == "backward hooks" and function != "train_to_limit":
         return True
     return function in TRAINING and dtype == torch.float32
 
@@ -225,7 +195,7 @@ def state_of(module: nn.Module, *, values: bool = True) -> list[Any]:
         for label, tensor in (*part.named_parameters(), *part.named_buffers()):
             found += [label, id(tensor), type(tensor), tensor.dtype, tensor.requires_grad]
             found += [tensor.is_leaf, id(tensor.grad)]
-            if not tensor.is_meta and not is_lazy(tensor) and (values or not tensor.requires_grad):
+            if values or not tensor.requires_grad:
                 found.append(tensor.detach().numpy().tobytes())
     found += [
         *(torch.get_default_dtype(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
@@ -261,43 +231,66 @@ def built(name: str, dtype: torch.dtype, *, training: bool) -> tuple[nn.Module, 
     return module, inputs, labels
 
 
-@pytest.mark.every(17)
+@pytest.mark.every(7)
 @pytest.mark.filterwarnings("ignore:.*(deprecated|backward hook)")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize(
-    ("function", "name", "end"),
+    ("function", "name"),
     [
-        (function, name, end)
-        for function, name, end in itertools.product(FUNCTIONS, MODULES, ENDS)
+        (function, name)
+        for function, name in itertools.product(FUNCTIONS, MODULES)
         if function not in TRAINING or name != "counting"  # a training may count its passes
     ],
 )
-def test_a_module_is_left_as_it_is(function: str, name: str, end: str) -> None:
+def test_a_module_is_left_as_it_is(function: str, name: str, dtype: torch.dtype) -> None:
     """Also where it is refused; training changes the values of parameters, and nothing else.
 
-    For a training it is in evaluation mode, else its parts are in modes of their own. A call that
-    needs fewer passes than the fuse has ends as it would without one.
+    For a training it is in evaluation mode, else its parts are in modes of their own.
     """
     training = function in TRAINING
-    dtype, fuse = ENDS[end]
     module, inputs, labels = built(name, dtype, training=not training)
-    FUSE[:] = [] if fuse is None else [fuse]
-    ended: Exception | None = None
+    refused = False
     with (
         warnings.catch_warnings(action="ignore", category=ib.DiagnosisWarning),
         unchanged(module, values=not training),
     ):
         try:
             FUNCTIONS[function](module, inputs, labels)
-        except (Broken, ValueError) as error:
-            ended = error
-    burnt = fuse is not None and not FUSE
-    FUSE.clear()
+        except ValueError:
+            refused = True
     module(inputs).sum().backward()
-    if burnt:
-        assert isinstance(ended, Broken) or isinstance(known(ended).__cause__, Broken)
-    else:
-        assert (ended is not None) == is_refused(function, name, dtype)
-        assert end != "broken at once"
+    assert refused == is_refused(function, name, dtype)
+
+
+class Aliased(nn.Module):
+    """Calls its parts through a list and a method; holds what has no copy, and what a pass left."""
+
+    def __init__(self, first: nn.Module, last: nn.Module) -> None:
+        super().__init__()
+        self.first, self.last = first, last
+        self.order = [first, nn.ReLU(), last]
+        self.compute = self.through_all
+        self.lock = threading.Lock()
+        self.left = 2.0 * next(last.parameters())
+
+    def through_all(self, x: Tensor) -> Tensor:
+        """Call one after the other."""
+        for part in self.order:
+            x = part(x)
+        return x
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 1)."""
+        return self.compute(x)
+
+
+def test_parts_by_other_names_are_measured_as_parts() -> None:
+    plain, inputs, labels = built("buffers", torch.float64, training=False)
+    module = Aliased(plain.get_submodule("0"), plain.get_submodule("2"))
+    expected = ib.diagnose(plain, inputs, labels)
+    with unchanged(module):
+        found = ib.diagnose(module, inputs, labels)
+    assert (found.gap, found.degree) == pytest.approx((expected.gap, expected.degree))
 
 
 @pytest.mark.parametrize("network", [RELU, GLN_OF_THREE], ids=["ReLU", "GLN"])
@@ -332,11 +325,6 @@ def test_what_is_shared_is_one_parameter(name: str) -> None:
     assert trained.history[-1].norm == pytest.approx(alike.history[-1].norm)
 
 
-def compiled_in_place(module: nn.Module) -> nn.Module:
-    module.compile(backend="eager")
-    return module
-
-
 def compiled(module: nn.Module) -> nn.Module:
     return cast(nn.Module, torch.compile(module, backend="eager"))
 
@@ -349,15 +337,6 @@ class Complex(nn.Linear):
         return super().forward(x.to(self.weight.dtype)).real
 
 
-class Clamped(nn.Linear):
-    """Writes into its weights."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the outputs (n, 1)."""
-        self.weight.data.clamp_(-0.1, 0.1)
-        return super().forward(x)
-
-
 def returning(made: Callable[[Tensor], Any], *unseen: nn.Module) -> nn.Module:
     """Make something of the outputs, and keep parts where torch does not find them."""
     return Computed(
@@ -365,71 +344,28 @@ def returning(made: Callable[[Tensor], Any], *unseen: nn.Module) -> nn.Module:
     ).double()
 
 
-def with_buffer(values: Tensor) -> nn.Module:
-    module = returning(lambda y: y)
-    values.retain_grad()  # torch warns of who asks for a gradient otherwise
-    module.register_buffer("sums", values)
-    return module
-
-
-def test_a_cache_of_parametrisations_is_refused() -> None:
-    """Its weights are those of the parameters that it was made of, whatever is measured."""
-    module, inputs, labels = built("parametrised", torch.float64, training=False)
-    with parametrize.cached(), pytest.raises(ValueError, match="cached"):
-        ib.diagnose(module, inputs, labels)
-
-
-def in_one_memory(kind: str) -> nn.Module:
-    """Build two layers whose weights are two tensors on the same, or on other, entries."""
-    memory = drawn(D, 2 * D)
-    first, second = memory[:, :D], memory[:, : 2 * D - 1][:, D - 1 :]
-    if kind == "columns":
-        first, second = memory[:, ::2], memory[:, 1::2]
+def in_one_memory() -> nn.Module:
+    first = drawn(D, D)
     module = Computed(lambda m, x: (x @ m.a @ m.b).sum(dim=1), a=first)
-    if kind == "buffer":
-        module.register_buffer("b", second)
-    else:
-        module.b = nn.Parameter(second)
+    module.b = nn.Parameter(first)
     return module
-
-
-def too_large(outputs: Tensor) -> Tensor:
-    raise torch.OutOfMemoryError("out of memory")
 
 
 @pytest.mark.parametrize(
     ("build", "error", "match"),
     [
-        (lambda: in_one_memory("trained"), ValueError, "share memory"),
-        (lambda: in_one_memory("buffer"), ValueError, "share memory"),
-        (lambda: in_one_memory("columns"), ValueError, "share memory"),
-        (lambda: returning(lambda y: {"x": y}["y"]), ValueError, "KeyError"),
-        (lambda: returning(lambda y: {len(X): y}[len(y)]), ValueError, "KeyError"),
-        (lambda: cast(Any, torch.jit).trace(linear(D), X.float()), TypeError, "scripted"),
-        (lambda: nn.DataParallel(layered()), TypeError, "module.module"),
-        (lambda: compiled(layered()), TypeError, "_orig_mod"),
+        (in_one_memory, ValueError, "share memory"),
         (lambda: nn.Sequential(compiled(layered())), TypeError, "_orig_mod"),
-        (lambda: compiled_in_place(layered()), TypeError, "copy"),
-        (lambda: nn.Sequential(nn.LazyLinear(1, bias=False)), ValueError, "lazy"),
-        (lambda: linear(D).to("meta"), ValueError, "meta"),
         (lambda: Complex(D, 1, bias=False, dtype=torch.complex128), ValueError, "complex"),
-        (lambda: Clamped(D, 1, bias=False).double(), ValueError, "writes"),
         (lambda: returning(lambda y: y, linear(D).double()), ValueError, "ModuleList"),
         (lambda: returning(lambda y: y * torch.rand(())), ValueError, "random"),
         (lambda: returning(lambda y: y - y.mean()), ValueError, "other samples"),
-        (lambda: returning(lambda y: y - (len(y) > 5) * y[-1]), ValueError, "other samples"),
         (lambda: nn.Sequential(nn.ReLU(inplace=True), linear(D)).double(), ValueError, "inputs"),
         (lambda: returning(lambda y: y[:, None]), ValueError, "shape"),
         (lambda: returning(lambda y: {"y": y}), ValueError, "dict"),
-        (lambda: returning(lambda y: y.to_sparse()), ValueError, "dense"),
-        (lambda: returning(lambda y: y > 0), ValueError, "bool"),
         (lambda: returning(lambda y: y.detach()), ValueError, "detach"),
-        (lambda: with_buffer(linear(D).weight.sum()), ValueError, "does not follow"),
-        (lambda: returning(too_large), torch.OutOfMemoryError, "memory"),
-        (lambda: returning(lambda y: y.new_empty(10**15)), RuntimeError, "memory"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:.*deprecated")
 def test_what_cannot_be_measured_is_refused(
     build: Callable[[], nn.Module], error: type[Exception], match: str
 ) -> None:
@@ -449,25 +385,15 @@ def test_every_function_checks_the_module_and_its_samples(function: str) -> None
         call(compiled(layered()), X, ones)
     with pytest.raises(ValueError, match="dict"):
         call(returning(lambda y: {"y": y}), X, ones)
-    with pytest.raises(ValueError, match="meta"):
-        call(linear(D).double(), X.to("meta"), ones)
     with pytest.raises(ValueError, match="labels"):
         call(linear(D).double(), X, [None] * len(X))
 
 
-def scaling(power: float) -> nn.Module:
-    """Multiply a linear map by a power of the norm of its weights."""
-    return Computed(lambda m, x: m.first(x) * m.first.weight.norm() ** power, first=linear(D))
-
-
-@pytest.mark.parametrize(
-    ("power", "match"), [(-0.999, "range of float64"), (-1.0, "degree"), (-2.0, "degree -1")]
-)
-def test_a_degree_that_is_not_positive_or_tiny(power: float, match: str) -> None:
-    module = scaling(power).double()
-    labels = module(X).sign().detach()
-    with unchanged(module), pytest.raises(ib.HomogeneityError, match=match):
-        ib.diagnose(module, 1e-3 * X, labels)
+def test_a_degree_that_is_not_positive() -> None:
+    module = Computed(lambda m, x: m.first(x) / m.first.weight.norm() ** 2, first=linear(D))
+    labels = own_labels(module.double(), X)
+    with unchanged(module), pytest.raises(ib.HomogeneityError, match="degree -1"):
+        ib.diagnose(module, X, labels)
 
 
 def test_what_cannot_be_set_or_is_kept_is_not_trained() -> None:
@@ -499,20 +425,10 @@ class Cached(nn.Module):
         return x @ self.kept.T
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [torch.ones(6).to_sparse(), torch.ones(6, device="meta"), [None] * 6, [[1], [1, 1]]],
-    ids=["sparse", "without values", "missing", "ragged"],
-)
-def test_labels_that_are_no_array_of_numbers_are_refused(labels: Any) -> None:
-    with pytest.raises(ValueError, match="labels are no array"):
-        labels_as_array(labels)
-
-
 def test_arguments_are_taken_to_float64_with_the_samples_first() -> None:
-    """Arrays of any memory order and byte order; indices and masks stay what they are."""
+    """Arrays of any memory order; indices and masks stay what they are."""
     module = linear(D)
-    features = np.asfortranarray(X.numpy()[:, ::2]).astype(">f4")
+    features = np.asfortranarray(X.numpy()[::-1, ::2]).astype("f4")
     places = torch.arange(6)
     given = as_arguments((features, places, np.array([True] * 6)), module)
     first, second, third = as_inputs(given, 6, torch.device("cpu"))

@@ -13,11 +13,12 @@ from example_modules import Square, drawn, frozen, layers, linear, of, own_label
 from implicit_bias import LimitConfig, diagnose, train_to_limit
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.modules.kinks import RADIUS, KinkSearch, Pieces, gap_across_kinks
+from implicit_bias.modules.kinks import KinkSearch, Pieces, gap_across_kinks
 from implicit_bias.modules.multipliers import Multipliers
 from implicit_bias.modules.subject import Subject, margins_of
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 
+RADIUS = KinkSearch.radius
 # Of the second order, or of as many steps of the radius.
 NEAR = 20 * RADIUS
 

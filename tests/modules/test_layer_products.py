@@ -34,11 +34,6 @@ def images(**options: object) -> Callable[[], nn.Module]:
     return build
 
 
-def line() -> nn.Module:
-    convolution = nn.Conv1d(4, 5, 3, stride=2, padding=1)
-    return nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), linear(15, CLASSES))
-
-
 IMAGE = (2, 6, 7)
 # Modules, the shape of a sample, and the parameters whose gradients are sums of outer products.
 CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], str]] = {
@@ -50,8 +45,6 @@ CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], str]] = {
         *(IMAGE, "0.weight 0.bias 4.weight 4.bias"),
     ),
     "groups": (images(groups=2), IMAGE, "4.weight 4.bias"),
-    "same": (images(padding="same"), IMAGE, "4.weight 4.bias"),
-    "one dimension": (line, (4, 5), "0.weight 0.bias 3.weight"),
 }
 
 
@@ -92,9 +85,9 @@ def test_a_homogeneous_module_has_one_gram_matrix_at_all_scales() -> None:
         np.testing.assert_allclose(gram, J @ J.T, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(("positions", "rows", "columns"), [(1, 3, 4), (2, 30, 40), (9, 3, 4)])
+@pytest.mark.parametrize(("positions", "rows", "columns"), [(1, 3, 4), (9, 3, 4)])
 def test_both_ways_to_inner_products(positions: int, rows: int, columns: int) -> None:
-    """For wide layers over positions, for many positions by the gradients themselves."""
+    """For one position by a masked Gram matrix, for several by the gradients themselves."""
     given = drawn(5, positions, columns)
     products = LayerProducts(drawn(8, positions, rows, seed=1), given, torch.arange(8) % 5)
     J = products.gradients()

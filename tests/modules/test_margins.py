@@ -111,11 +111,11 @@ def test_a_module_is_reread_with_its_parameters_of_now() -> None:
     before = labelled(module)
     with torch.no_grad():
         module.get_parameter("0.weight").mul_(2.0)
-    now = before.reread()
+    now = before.reread(module)
     np.testing.assert_allclose(now.margins(now.theta), 2.0 * before.margins(before.theta))
     frozen(module, "2.weight")
     with pytest.raises(ValueError, match="other parameters"):
-        before.reread()
+        before.reread(module)
 
 
 def test_parameters_without_entries_are_none() -> None:

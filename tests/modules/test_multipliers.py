@@ -119,6 +119,29 @@ def test_working_sets_exchange_their_pairs() -> None:
     assert found.lower == pytest.approx(optimum.certificate.lower, rel=1e-7)
 
 
+@pytest.mark.parametrize(("norm", "saved"), [("l2", 0), ("linf", 1)])
+def test_a_gap_that_is_asked_for_roughly_is_known_sooner(
+    norm: str, saved: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gradients = labelled(relu(3), drawn(300, D))
+    program = Subject.of(gradients).at_margin_1(NORMS[norm])
+    solved = list[object]()
+
+    def counted(problem: Any, **options: Any) -> Any:
+        solved.append(problem)
+        return solve(problem, **options)
+
+    monkeypatch.setattr(multipliers, "solve", counted)
+    known = 0.05
+    rough = multipliers.MultiplierSearch(first_pairs=4, known=known, exact=False).best(program)
+    rounds = len(solved)
+    exact = multipliers.MultiplierSearch(first_pairs=4).best(program)
+    assert exact.method == "exact"
+    assert rounds + saved <= len(solved) - rounds
+    assert rough.gap_lower - 1e-9 <= exact.gap <= rough.gap + 1e-9
+    assert rough.gap - rough.gap_lower <= min(known, 0.1 * rough.gap)
+
+
 def test_out_of_time_the_bounds_so_far_are_returned() -> None:
     program, J = scaled(relu(3), 2.0)
     found = multipliers.best_multipliers(program, deadline=Deadline.after(0.0))

@@ -212,6 +212,7 @@ CASES: dict[str, Case] = {
     "features": Case(GroupL2(FEATURES), over(FEATURES, EUCLID, -1)),
     "group-lasso": Case(GroupL2(WIDE), over(WIDE, EUCLID, -1), (2, 1, len(WIDE))),
     "linf-of-features": Case(SumOverGroups(LInf(), FEATURES, -1), over(FEATURES, LARGEST, -1)),
+    "l1-of-gates": Case(SumOverGroups(L1(), GATES), over(GATES, ABSOLUTE)),
     "largest-l1": Case(MaxOverGroups(L1(), FEATURES, -1), over(FEATURES, ABSOLUTE, -1, LARGEST)),
     "largest-lp": Case(
         MaxOverGroups(Lp(1e16), WIDE),

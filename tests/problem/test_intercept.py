@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cases import build, cloud, gln, linear, plain
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.balance import is_balanced, repaired
+from implicit_bias.bounds.balance import balanced, is_balanced, repaired
 from implicit_bias.bounds.certificate import Status, certify, grade
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers import solve
@@ -48,6 +48,17 @@ def test_no_entry_grows_beyond_its_cap() -> None:
     assert is_balanced(problem.constraints, found)
     assert (found <= cap).all()
     np.testing.assert_allclose(found, cap, rtol=1e-14)
+
+
+@pytest.mark.parametrize("seed", [28, 108, 184])
+def test_classes_are_balanced_from_the_leaves_of_their_tree(seed: int) -> None:
+    """From its root they cannot be: the finest digits of these flows are those of the leaves."""
+    rng = np.random.default_rng(seed)
+    rows = max_margin(np.eye(4), [0, 1, 2, 3], intercept=True).constraints
+    flows = rng.exponential(size=len(rows)) * 2.0 ** rng.integers(-45, 0, len(rows))
+    found = balanced(rows, flows)
+    assert is_balanced(rows, found)
+    assert found.any()
 
 
 def test_a_proof_is_sought_before_balancing_leaves_nothing() -> None:
@@ -93,12 +104,12 @@ def test_balanced_is_exact_and_changes_little(
     exact = repaired(problem, alpha, cap)
     near = exact * (1 + noise * rng.uniform(-0.5, 0.5, alpha.shape))
     found = repaired(problem, near, cap)
-    for balanced in (exact, found):
-        check_signs(problem, balanced)
-        assert (problem.totals(balanced) <= cap * (1 + 1e-15)).all()
+    for each in (exact, found):
+        check_signs(problem, each)
+        assert (problem.totals(each) <= cap * (1 + 1e-15)).all()
         # A total of several entries may be above its cap by rounding, so that it is scaled again.
-        again = repaired(problem, balanced, cap if k == 2 else np.inf)
-        np.testing.assert_array_equal(again, balanced)
+        again = repaired(problem, each, cap if k == 2 else np.inf)
+        np.testing.assert_array_equal(again, each)
     assert np.abs(found - near).sum() <= (3 * noise + 1e-14) * near.sum()
     caps = cap * rng.uniform(0.2, 1.0, n)
     capped = repaired(problem, alpha, caps)

@@ -21,7 +21,7 @@ def test_defaults_are_those_of_the_library() -> None:
 
 
 def test_metadata_are_json() -> None:
-    config = RunConfig(positive=(0, 1), negative=(7,), models=("svm-rc",), soft_C=2.0)
+    config = RunConfig(positive=(0, 1), negative=(7,), models=("svm-rc",))
     metadata = config.metadata()
     assert metadata["C"] == "inf"
     assert metadata["positive"] == [0, 1]
@@ -48,9 +48,6 @@ def test_what_is_done_without_a_hard_margin_depends_on_the_data() -> None:
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"target": 3, "data": "a.csv"}, "target"),
-        ({"positive": (None,)}, "positive"),
-        ({"models": "svm-gln"}, "list"),
         ({"models": ()}, "models"),
         ({"models": ("svm-gln", "svm-gln")}, "once"),
         ({"threshold": "meridian"}, "'median'"),

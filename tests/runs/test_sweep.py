@@ -95,7 +95,7 @@ def test_all_axes_are_crossed_and_the_last_one_runs_fastest(tmp_path: Path) -> N
         ("unit = 3", "'units'"),
         ("units = []", "no value"),
         ('units = ["many"]', "units"),
-        ("units = ", "grid.toml"),
+        ("units = ", "Invalid value"),
     ],
 )
 def test_bad_grids_are_refused(text: str, word: str, tmp_path: Path) -> None:

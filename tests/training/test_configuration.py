@@ -39,7 +39,6 @@ def test_norms_have_names() -> None:
     assert LimitConfig(norm=Lp(3)).limit_norm == "Lp(p=3)"  # type: ignore[arg-type]
     assert LimitConfig().limit_norm == TrainingConfig().limit_norm == "l2"
     assert TrainingConfig(optimizer="sign").limit_norm == "linf"
-    assert TrainingConfig(optimizer=torch.optim.Adam).limit_norm == ""
 
 
 @pytest.mark.parametrize(

@@ -250,8 +250,3 @@ def test_divergence_is_named(loss: LossName, learning_rate: float) -> None:
     config = replace(SHORT, loss=loss, learning_rate=learning_rate)
     with pytest.raises(TrainingDiverged, match="learning_rate"):
         train(gln(), X, -Y, config)
-
-
-def test_progress_must_be_a_function() -> None:
-    with pytest.raises(TypeError, match="on_progress"):
-        train(gln(), X, Y, SHORT, on_progress=True)  # type: ignore[arg-type]

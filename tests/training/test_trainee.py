@@ -1,6 +1,5 @@
 """The log loss of any module as a function of its weights: gradients, chunks, what is trained."""
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from example_modules import Computed, drawn, frozen, layers, scale_weights, weights_of
+from example_modules import Computed, drawn, frozen, layers, weights_of
 from implicit_bias import HomogeneityError, LimitConfig, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.modules.stationarity import stationarity
@@ -121,12 +120,9 @@ def test_what_is_not_homogeneous_is_refused() -> None:
     [
         (lambda: GLN([GATING], dtype=torch.float32), X, Y, "float64"),
         (lambda: nn.Linear(5, 1, bias=False), X4, SIGNS, "float64"),
-        (lambda: flat(4), X4, SIGNS, "classes"),
         (lambda: flat(4), X4, LABELS[:-1], "samples"),
         (lambda: nn.Sequential(flat(4, 1.0), nn.Dropout()), X4, LABELS, "eval"),
-        (lambda: flat(1, math.nan), X4, SIGNS, "diverged"),
         (lambda: flat().requires_grad_(False), X4, SIGNS, "gradient"),
-        (lambda: scale_weights(two_layers(), 1e160), 1e-100 * X4, LABELS, "finite number"),
     ],
 )
 def test_bad_use_is_refused(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from implicit_bias.comparison import Comparison, ModelResult
+from implicit_bias.comparison import Comparison
 from implicit_bias.comparison.verdict import WORDS
-from implicit_bias.report.style import Look, Role
+from implicit_bias.report.style import Look, look
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,33 +58,8 @@ def with_words(
 
 
 def looks(comparison: Comparison) -> dict[str, Look]:
-    """Return how each model is drawn: by its role, and by its number among those of its role."""
-    number_of_role: Counter[Role] = Counter()
-    drawn = {}
-    for model in comparison.models:
-        role = _role(comparison, model)
-        number = number_of_role[role]
-        number_of_role[role] += 1
-        colours, line, markers = role.value
-        # The second of a role has the second colour and dashes of its own; the third the first
-        # colour and the next marker.
-        look = Look(colours[number % len(colours)], line, markers[number // 2 % len(markers)])
-        if number % 2 == 1:
-            look = replace(look, line=(0, (1 + number, 2)))
-        drawn[model.name] = look
-    return drawn
-
-
-def _role(comparison: Comparison, model: ModelResult) -> Role:
-    """Return what a model is beside the others of a comparison."""
-    if model.history:
-        return Role.NETWORK
-    if model.fitted is None:
-        return Role.OTHER
-    for other in comparison.models:
-        if other.history and comparison.svm_of(other) is model:
-            return Role.ITS_SVM
-    return Role.OTHER_SVM
+    """Return how each model is drawn, by its place in the comparison."""
+    return {model.name: look(number) for number, model in enumerate(comparison.models)}
 
 
 def short_label(name: str) -> str:

@@ -4,7 +4,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from implicit_bias.diagnosis.box import NEAR
+from implicit_bias.diagnosis.box import BoxThresholds
 from implicit_bias.report import style
 
 
@@ -32,7 +32,7 @@ def draw_box_trace(frame: pd.DataFrame) -> Figure:
             color=style.COLOURS[0],
             label="averaged gradient",
         )
-        left.axhline(NEAR, color=style.GREY, linestyle=":")
+        left.axhline(BoxThresholds.near, color=style.GREY, linestyle=":")
         left.set(
             xlabel="steps",
             ylabel="Frank-Wolfe gap, relative",

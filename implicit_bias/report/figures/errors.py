@@ -1,4 +1,4 @@
-"""Errors with their intervals, disagreements beside the level of chance, and excesses of norms."""
+"""Errors with their intervals, and excesses of norms."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,13 +9,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from implicit_bias.base.wording import percent
-from implicit_bias.comparison import Comparison, ModelResult, PairResult
+from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.report.figures.base import Plot, looks, short_label, with_words
 from implicit_bias.report.style import (
     BLACK,
     GREY,
     HEIGHT,
-    PURPLE,
     WIDTH,
     Look,
     legend,
@@ -25,7 +24,7 @@ from implicit_bias.report.style import (
 
 
 def error_plots(comparison: Comparison, drawn_as: Mapping[str, Look]) -> Iterator[Plot]:
-    """Draw the errors of the models, and the disagreements of the pairs."""
+    """Draw the errors of the models."""
     figure, ax = panel(height=1.3 + 0.55 * len(comparison.models))
     draw_errors(ax, comparison.models, drawn_as)
     legend(figure)
@@ -37,15 +36,6 @@ def error_plots(comparison: Comparison, drawn_as: Mapping[str, Look]) -> Iterato
         errors.append(f"{model.name} {error}")
     n_samples = comparison.n_samples
     yield with_words("errors", figure, "errors", n_samples=n_samples, errors="; ".join(errors))
-
-    pairs = []
-    for pair in comparison.pairs:
-        found = percent(pair.disagreement)
-        by_chance = percent(pair.by_chance)
-        pairs.append(f"{pair.first} and {pair.second} {found}, by chance {by_chance}")
-    if any(math.isfinite(pair.disagreement) for pair in comparison.pairs):
-        figure = draw_disagreements(comparison.pairs)
-        yield with_words("disagreement", figure, "disagreement", pairs="; ".join(pairs))
 
 
 def overview(comparison: Comparison) -> Figure:
@@ -104,32 +94,6 @@ def draw_excesses(ax: Axes, excess_of: Mapping[str, float], drawn_as: Mapping[st
         _write_at(ax, row, excess, percent(excess))
     _name_rows(ax, [short_label(name) for name in excess_of])
     _percent_axis(ax, "norm above the certified minimum, %", room=1.35, most=math.inf)
-
-
-def draw_disagreements(pairs: Sequence[PairResult]) -> Figure:
-    """Draw the disagreement of each pair beside that of independent models of its errors."""
-    names = [f"{short_label(pair.first)}\n– {short_label(pair.second)}" for pair in pairs]
-    lines = 1 + max(name.count("\n") for name in names)
-    figure, ax = panel(height=1.3 + 0.17 * lines * len(pairs))
-    for row, pair in enumerate(pairs):
-        if math.isnan(pair.disagreement):
-            _write_at(ax, row, 0.0, "not separable")
-            continue
-        ends = [100 * pair.disagreement, 100 * pair.by_chance]
-        ax.plot(ends, [row, row], color=GREY, linewidth=1.2)
-        _write_at(ax, row - 0.25, pair.disagreement, percent(pair.disagreement))
-        _write_at(ax, row + 0.25, pair.by_chance, percent(pair.by_chance), colour=GREY)
-    rows = range(len(pairs))
-    found = [100 * pair.disagreement for pair in pairs]
-    by_chance = [100 * pair.by_chance for pair in pairs]
-    (marks,) = ax.plot(found, rows, "o", color=PURPLE, label="found")
-    marks.set(markersize=7, clip_on=False)
-    (marks,) = ax.plot(by_chance, rows, "D", color=BLACK, label="expected by chance")
-    marks.set(markerfacecolor="none", clip_on=False)
-    _name_rows(ax, names)
-    _percent_axis(ax, "disagreement, % of the samples")
-    legend(figure)
-    return figure
 
 
 def _write_at(ax: Axes, row: float, share: float, text: str, *, colour: str = BLACK) -> None:

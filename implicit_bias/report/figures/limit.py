@@ -1,79 +1,61 @@
-"""Figures of a training towards the limit: how fast it gets there.
+"""A training towards the limit: how near the network has come, against the steps."""
 
-A quantity that decays like steps^p is a straight line of slope p where both axes are logarithmic.
-The exponent is fitted, by least squares of the logarithms, to the last factor 10 of the steps.
-"""
-
-import math
-from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure
 
-from implicit_bias.comparison.verdict import WORDS
-from implicit_bias.report.figures.base import Plot, with_words
-from implicit_bias.report.style import BLUE, logarithmic, panel
+from implicit_bias.base.atomic import write_atomically
+from implicit_bias.report.style import BLUE, HEIGHT, VERMILION, WIDTH, logarithmic, look, style
 from implicit_bias.training.limit import LimitResult
 
-
-def decay_exponent(
-    steps: Sequence[float], values: Sequence[float], *, tail: float = 10.0, least_points: int = 3
-) -> float:
-    """Fit p of values ~ steps^p over the last steps; nan where it cannot be.
-
-    Values that are not positive and finite have no logarithm and are left out.
-
-    Parameters
-    ----------
-    steps, values : sequence of float
-        The curve.
-    tail : float
-        Factor between the last step and the first one that counts.
-    least_points : int
-        Fewer points than these give no exponent.
-    """
-    x = np.asarray(steps, dtype=float)
-    y = np.asarray(values, dtype=float)
-    if len(x) == 0:
-        return math.nan
-    counts = (x > 0) & (x >= x.max() / tail) & (y > 0) & np.isfinite(y)
-    if np.count_nonzero(counts) < least_points:
-        return math.nan
-    return float(np.polyfit(np.log(x[counts]), np.log(y[counts]), 1)[0])
+# What tends to 0 in the limit; each is known of some networks only.
+DISTANCES = {
+    "excess": "norm / minimum − 1",
+    "gap": "KKT gap in the norm of the training",
+    "residual": "KKT residual",
+}
 
 
-def limit_plots(name: str, result: LimitResult, columns: Sequence[str]) -> Iterator[Plot]:
-    """Draw columns of a history against the steps, each with its fitted exponent.
+def write_limit(file: Path, result: LimitResult) -> Path:
+    """Write the figure of a training (PNG) and return its file."""
+    with style():
+        figure = draw_limit(result)
+        write_atomically(file, partial(figure.savefig, format="png", metadata={"Software": None}))
+    return file
 
-    Parameters
-    ----------
-    name : str
-        How the network is called.
-    result : LimitResult
-        Its training.
-    columns : sequence of str
-        Columns of `LimitResult.frame`, the caller's own measures among them. One that has no
-        positive value gives no figure.
 
-    Yields
-    ------
-    Plot
-        To be drawn and saved inside `style`.
-    """
+def draw_limit(result: LimitResult) -> Figure:
+    """Draw the normalized margin beside its upper bound, and what tends to 0, where it is known."""
     frame = result.frame()
-    for column in columns:
-        shown = frame[(frame["step"] > 0) & (frame[column] > 0) & np.isfinite(frame[column])]
-        if shown.empty:
-            continue
-        exponent = decay_exponent(frame["step"].tolist(), frame[column].tolist())
-        rate = ""
-        if math.isfinite(exponent):
-            rate = f", ~ steps^{exponent:.2g}"
-        figure, ax = panel()
-        ax.plot(shown["step"], shown[column], color=BLUE, label=f"{name}{rate}")
-        label = WORDS["curves"].get(column, column.replace("_", " "))
-        ax.set(xlabel="steps", ylabel=label)
+    frame = frame[frame["step"] > 0]
+    curves = {}
+    for column, label in DISTANCES.items():
+        if column in frame:
+            shown = frame[np.isfinite(frame[column]) & (frame[column] > 0)]
+            if len(shown):
+                curves[label] = (shown["step"], shown[column])
+
+    panels = 1 + bool(curves)
+    figure = Figure(figsize=(panels * WIDTH, HEIGHT), layout="constrained")
+    margins, *others = figure.subplots(1, panels, squeeze=False)[0]
+    margins.plot(frame["step"], frame["normalised_margin"], color=BLUE, label="margin / norm")
+    known = frame[np.isfinite(frame["excess"])]
+    if len(known):
+        # excess = norm / margin / minimum − 1, so the bound 1 / minimum is the same at each point.
+        last = known.iloc[-1]
+        bound = last["normalised_margin"] * (1.0 + last["excess"])
+        margins.axhline(bound, color=VERMILION, linestyle="--", label="1 / certified minimum norm")
+    margins.set(xlabel="step", xscale="log", title="Normalized margin")
+    margins.xaxis.set_major_formatter("{x:g}")
+    margins.legend(loc="best")
+
+    for ax in others:
+        for number, (label, (steps, values)) in enumerate(curves.items()):
+            look_of = look(number)
+            ax.plot(steps, values, look_of.line, color=look_of.colour, label=label)
         logarithmic(ax)
-        figure.legend(loc="outside lower center", ncols=1)
-        last = f"{shown[column].iloc[-1]:.3g}{rate}"
-        file = column.replace("_", "-")
-        yield with_words(file, figure, "limit", curve=label, network=name, last=last)
+        ax.set(xlabel="step", title="Distance from the limit")
+        ax.legend(loc="best")
+    return figure

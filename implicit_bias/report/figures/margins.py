@@ -40,12 +40,10 @@ def margin_plots(
 
         for name, margin in shown.items():
             number += 1
-            words = "margins"
-            largest = ""
+            largest = "not known"
             if margin.inseparable:
-                words = "margins_inseparable"
+                largest = "none is positive (not separable: proven)"
             elif margin.largest_margin is not None:
-                words = "margins_beside_maximum"
                 largest = f"{margin.largest_margin:.3g}"
             yield with_words(
                 f"margins-{number}",
@@ -58,7 +56,7 @@ def margin_plots(
                     top=1.05 * highest,
                     largest=margin.largest_margin,
                 ),
-                words,
+                "margins",
                 model=name,
                 n_samples=len(margin.margins),
                 smallest=minus(f"{margin.min_margin:.3g}"),

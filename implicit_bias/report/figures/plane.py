@@ -20,7 +20,7 @@ from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.report import style
 from implicit_bias.report.figures.base import Plot, short_label, with_words
 from implicit_bias.report.figures.support import support_vectors
-from implicit_bias.report.words import class_names, has_class_names, signed
+from implicit_bias.report.words import class_names
 
 
 def plane_plots(comparison: Comparison, train: Dataset, *, n_grid: int = 240) -> Iterator[Plot]:
@@ -42,7 +42,8 @@ def plane_plots(comparison: Comparison, train: Dataset, *, n_grid: int = 240) ->
     if isinstance(comparison.X, pd.DataFrame):
         inputs = pd.DataFrame(points, columns=comparison.X.columns)
 
-    class_looks = _class_looks(train, len(class_names(comparison, train)))
+    n_classes = len(class_names(comparison, train))
+    class_looks = [style.look(number) for number in range(n_classes)]
     for number, model in enumerate(comparison.models, 1):
         if not model.has_predictor:
             continue
@@ -55,7 +56,7 @@ def plane_plots(comparison: Comparison, train: Dataset, *, n_grid: int = 240) ->
         samples = []
         for (label, name), look in zip(train.names.items(), class_looks, strict=True):
             points_of_class = train.X[train.y == label, :2]
-            samples.append((_class_label(train, label, name), points_of_class, look))
+            samples.append((short_label(name), points_of_class, look))
         draw_samples(ax, samples)
         ring_x, ring_y = train.X[support_vectors(model, len(train)), :2].T
         ax.scatter(ring_x, ring_y, s=60, facecolors="none", edgecolors=style.BLACK, linewidths=1.2)
@@ -98,25 +99,3 @@ def draw_samples(
         x, y = points.T
         marks = ax.scatter(x, y, s=14, c=look.colour, marker=look.marker, linewidths=0)
         marks.set(alpha=0.9, label=name, rasterized=total > most_shapes)
-
-
-def _class_label(train: Dataset, label: int, name: str) -> str:
-    """Return what a legend calls a class."""
-    if has_class_names(train):
-        return short_label(name)
-    if train.classes is None:
-        return f"class {signed(label)}"
-    return f"class {label}"
-
-
-def _class_looks(train: Dataset, n_classes: int) -> list[style.Look]:
-    """Return how the samples of each class are drawn."""
-    if train.classes is None:
-        # Two classes have the colours that they have in pictures of weights: no model has them.
-        return [style.Look("#5e3c99", "", "o"), style.Look("#b35806", "", "^")]
-    looks = []
-    for k in range(n_classes):
-        colour = style.COLOURS[k % len(style.COLOURS)]
-        marker = style.MARKERS[k % len(style.MARKERS)]
-        looks.append(style.Look(colour, "", marker))
-    return looks

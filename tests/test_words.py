@@ -1,0 +1,106 @@
+"""The pages are in the field's words, and in sentences that are read once."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# Pages that are checked. Others are added when they are rewritten.
+CHECKED = ("README.md", "docs/**/*.md")
+PAGES = sorted(page for pattern in CHECKED for page in ROOT.glob(pattern))
+PAGES = [
+    page for page in PAGES if not {"_build", "gallery", "generated", "paper"} & set(page.parts)
+]
+# Words of this project, each with those of the field.
+AVOIDED = {
+    r"goes? (there|to)\b": "converges in direction to",
+    r"where (it|training|that) goes": "implicit bias",
+    r"\b(is|are) its SVM\b": "has converged to its max-margin solution",
+    r"\btrained? on(?= until|,|;|\.| towards)": "continued training",
+    r"\btakes? it on\b": "continue the training",
+    r"\binfinite time\b": "t -> infinity, late in training",
+    r"\blargest margin\b": "maximum margin",
+    r"\b(at|smallest) margin 1\b": "unit margin",
+    r"(?<!linear )(?<!quadratic )\bprograms?\b": "optimization problem",
+    r"\bposes?\b": "formulates, builds",
+    r"\bas real numbers\b": "rigorous",
+    r"\bwhoever\b": "solver-independent",
+    r"\bgeometry\b": "norm of the steepest descent",
+    r"\b(mixed|composed) norm": "hybrid norm",
+    r"\bleading part": "leading-order part",
+    r"\bthe rest is\b": "the remainder is",
+    r"\bkinks?\b": "non-differentiable points",
+    r"\b(frozen|live) gates": "fixed, trained gates",
+    r"\ba (group|weight vector|unit|class|sample|step) a (unit|context|class|sample|step)": "per",
+    r"\bswitched off\b": "zero, inactive",
+    r"\bconstant 1 in the norm\b": "penalized intercept",
+    r"\bfree offset\b": "unpenalized intercept",
+    r"\breadouts?\b": "output layer",
+    r"\bnative\b": "built-in",
+    r"\bsoft margin for want\b": "soft-margin fallback",
+    r"\bexplains (a|\d+ %)": "agrees with",
+    r"\bby chance\b": "expected under independence",
+    r"\bwrong least often\b": "lowest error",
+    r"\bshares of\b|\ba share\b|\bthe share\b": "fraction",
+    r"\bpeers\b": "other solvers",
+    r"\bCholeskys\b": "Cholesky factorizations",
+    r"\bcontract\b": "API",
+    r"\baccepted\b": "supported",
+    r"\bof (your|one's|its|their) own\b": "custom, your",
+    r"\bhouse rules\b": "coding guidelines",
+    r"\bfor want of\b": "because ... is missing",
+}
+MOST_WORDS = 20.0
+LONGEST = 45
+
+
+def prose(page: Path) -> str:
+    """Return the sentences of a page: no code, tables, formulas, headings, or options."""
+    text = page.read_text("utf-8")
+    text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.S)
+    text = re.sub(r"^(`{3,}).*?^\1", "", text, flags=re.M | re.S)
+    text = re.sub(r"\$\$.*?\$\$", " ", text, flags=re.S)
+    text = re.sub(r"^:::.*$|^:[a-z-]+:.*$|^\|.*$|^#.*$", "", text, flags=re.M)
+    text = re.sub(r"\{cite:p\}`[^`]*`", "", text)
+    text = re.sub(r"\{[\w:]+\}`~?([^`<]*)(<[^`]*>)?`", r"\1", text)
+    text = re.sub(r"\$[^$]*\$|`[^`]*`", "x", text)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    return re.sub(r"^\s*([-*]|\d+\.) ", "\n\n", text, flags=re.M)
+
+
+def sentences(text: str) -> list[str]:
+    """Split at full stops, and at the ends of paragraphs and list items."""
+    found = []
+    for paragraph in re.split(r"\n\s*\n", text):
+        found += re.split(r"(?<=[.!?:])\s+", paragraph)
+    return [each for each in found if len(each.split()) > 2]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_words_are_those_of_the_field(page: Path) -> None:
+    text = page.read_text("utf-8")
+    text = re.sub(r"^(`{3,}).*?^\1|`[^`]*`|\]\([^)]*\)", "", text, flags=re.M | re.S)
+    found = []
+    for pattern, better in AVOIDED.items():
+        for match in re.finditer(pattern, text, re.I):
+            found.append(f"{match[0]!r}: {better}")
+    assert found == []
+
+
+PAGES_OF_PROSE = [page for page in PAGES if sentences(prose(page))]
+
+
+@pytest.mark.parametrize("page", PAGES_OF_PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_sentences_are_short(page: Path) -> None:
+    lengths = [len(each.split()) for each in sentences(prose(page))]
+    assert sum(lengths) / len(lengths) < MOST_WORDS
+    assert max(lengths) <= LONGEST
+
+
+def test_words_to_avoid_are_found(tmp_path: Path) -> None:
+    text = "The network goes to the largest margin. Its Choleskys are native."
+    assert sum(bool(re.search(pattern, text)) for pattern in AVOIDED) == 4
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\nOne `a b c d` is here. Two are\nthere, too.\n\n| a | b |\n")
+    assert [len(each.split()) for each in sentences(prose(page))] == [4, 4]
