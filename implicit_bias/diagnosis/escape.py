@@ -154,8 +154,8 @@ class EscapeSearch:
     def _largest_pull(self, X: Tensor, a: Tensor) -> tuple[Tensor, float]:
         """Return the best w (D,) of some local maxima of |u(w)| on the sphere, and |u(w)|.
 
-        |u| is convex in w where the gates are held. Each step is to the best point on the sphere
-        for the linear function that touches |u| at w.
+        With the gates of w held fixed |u| is convex in w. Each step goes to the point of the sphere
+        at which the linear function that touches |u| at w is largest: its gradient, normalised.
         """
         generator = torch.Generator().manual_seed(0)
         random = torch.randn(self.random_starts, X.shape[1], generator=generator, dtype=X.dtype)

@@ -213,7 +213,7 @@ class GapBounds:
 
 
 def warn(findings: Iterable[Finding], stacklevel: int) -> None:
-    """Warn of the findings that make a number mean less."""
+    """Warn of the findings whose code `warns`; ``stacklevel`` is as for the caller of this."""
     for finding in findings:
         if finding.code.warns:
             warnings.warn(str(finding), DiagnosisWarning, stacklevel=stacklevel + 1)

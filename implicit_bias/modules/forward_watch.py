@@ -1,7 +1,8 @@
 """What a forward pass does in which part of a module: the functions it calls, and what scales.
 
-A refusal names functions and parts by this. Nothing is decided by it alone but where a module calls
-what is known not to scale (`homogeneity`).
+The message of a refusal names the functions and parts that are found here. Whether a module is
+refused is decided by its outputs and gradients (`homogeneity`). Only normalisation in a limit is
+refused for a call alone (`leading`).
 """
 
 from __future__ import annotations

@@ -96,8 +96,8 @@ class LayerProducts:
             # The double sum of the head has one term.
             theirs = (others.slopes[:, 0], others.given[others.samples, 0])
             return masked_gram(self.slopes[:, 0], self.given[self.samples, 0], theirs)
-        # Over all pairs of positions there are more products than entries of the gradients, unless
-        # the layer is wider than the square of the number of positions.
+        # For two pairs the double sum of the head takes T^2 (r + c) products, the inner product of
+        # their gradients r c. These are fewer, unless the layer is wider than about T^2.
         size = max(1, GRADIENT_ENTRIES // (rows * columns))
         gram = self.slopes.new_empty(m, k)
         for i, block in enumerate(self._blocks(size)):

@@ -299,7 +299,8 @@ class Margins:
 
     def _outputs(self, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
         """Compute the outputs (m, K) of f itself."""
-        # Into a copy a forward pass may write, a counter say; torch forbids it into anything else.
+        # A forward pass may write into buffers (a counter), so they are copies. torch forbids it to
+        # write into parameters that are differentiated.
         written = {name: self.constants[name].clone() for name in self.buffers}
         outputs = evaluate(self.module, {**self.constants, **written, **parameters}, inputs)
         width = self.pairs.width

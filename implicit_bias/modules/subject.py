@@ -81,6 +81,7 @@ def margins_of(
     """
     arguments = evaluate.as_arguments(inputs, module)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    # An argument without axes has no samples, which `as_inputs` refuses.
     n_samples = 0
     if arguments[0].ndim:
         n_samples = len(arguments[0])
