@@ -2,8 +2,7 @@
 Weight decay leads a ResNet towards a KKT point of its box
 ==========================================================
 
-With batch norm there is no max-margin limit, but weight decay sets another one: a KKT point of the
-loss over weights within the radii. `BoxTrace` scores each step by the gradient that it has anyway.
+Batch norm has no max-margin limit, but weight decay sets one: a KKT point over bounded weights.
 """
 
 import torch

@@ -205,7 +205,7 @@ class PrimalPoint:
     def _primal_value(self, margins: Array, error: Array, stretch: float) -> float:
         """Return a bound on the primal value at the scale (1 + stretch) c, of margins at c."""
         lowest = (margins - error) * (1.0 + stretch)
-        losses = np.maximum(0.0, 1.0 - lowest + 2 * stretch * error)
+        losses = np.maximum(0.0, 1.0 - lowest)
         if not np.isfinite(losses).all():
             return math.inf
         # Each product is rounded up, but for an exact 0.
