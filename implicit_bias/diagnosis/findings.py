@@ -109,6 +109,7 @@ class Code(StrEnum):
     MODULE_MISCLASSIFIES = "module-misclassifies", Kind.DETAIL
     DEGREE_0 = "degree-0", Kind.DETAIL
     LOSS_NOT_CHECKED = "loss-not-checked", Kind.CAVEAT
+    BETAS = "betas", Kind.CAVEAT
     TRAINING_MODE = "training-mode", Kind.CAVEAT
     DROPOUT = "dropout", Kind.CAVEAT
     NOT_IN_OPTIMIZER = "not-in-optimizer", Kind.CAVEAT
