@@ -122,6 +122,7 @@ class Code(StrEnum):
     WITHIN_NOISE = "within-noise", Kind.WHICH_NORM
     BOUNDS_OVERLAP = "bounds-overlap", Kind.WHICH_NORM
     SEVERAL_FAVOURED = "several-favoured", Kind.WHICH_NORM
+    NO_MARGIN_FELL = "no-margin-fell", Kind.WHICH_NORM
     REFERENCE_IS_AHEAD = "reference-is-ahead", Kind.WHICH_NORM
     RIVAL = "rival", Kind.WHICH_NORM
     ONE_REFERENCE = "one-reference", Kind.WHICH_NORM
