@@ -1,6 +1,6 @@
 """Tables that are written at build from the package itself, so that no page keeps a copy.
 
-``{optimizer-limits}`` is the table of optimizers and the norms of their max-margin problems;
+``{optimizer-limits}`` are the tables of optimizers and the norms of their max-margin problems;
 ``{command-line}`` lists the options of a command; ``{model-names}`` the models of ``compare``.
 """
 
@@ -13,7 +13,7 @@ from docutils import nodes
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-from implicit_bias.base.options import OPTIMIZER_LIMITS
+from implicit_bias.base.options import optimizer_tables
 from implicit_bias.runs.configuration import MODEL_MEANINGS
 
 BIBLIOGRAPHY = Path(__file__).parents[1] / "references.bib"
@@ -38,16 +38,6 @@ def cited(sources: str) -> str:
         return f"{{cite:t}}`{key}`"
 
     return CITATION.sub(role, sources)
-
-
-def optimizer_table() -> str:
-    """Return the table of optimizers, their norms, conditions and sources, in Markdown."""
-    lines = ["| optimizer | norm | condition | source |", "|---|---|---|---|"]
-    for limit in OPTIMIZER_LIMITS.values():
-        classes = ", ".join(f"`{name}`" for name in limit.classes)
-        condition = limit.condition or "full batches, small or decaying steps"
-        lines.append(f"| {classes} | `{limit.norm}` | {condition} | {cited(limit.sources)} |")
-    return "\n".join(lines)
 
 
 def model_table() -> str:
@@ -76,11 +66,11 @@ def option_table(command: str) -> str:
 
 
 class OptimizerLimits(SphinxDirective):
-    """The table of optimizers, norms, conditions and sources."""
+    """The tables of optimizers: their norms and conditions, or why no limit is known."""
 
     def run(self) -> list[nodes.Node]:
         """Parse the table as a part of the page."""
-        return self.parse_text_to_nodes(optimizer_table())
+        return self.parse_text_to_nodes(cited(optimizer_tables()))
 
 
 class ModelNames(SphinxDirective):

@@ -54,9 +54,13 @@ class OptimizerLimit(NamedTuple):
     norm : str
         The norm whose margin it maximises in a linear model; a homogeneous network converges in
         direction to a KKT point of its max-margin problem. Names are those of
-        `norms.tensors.PARAMETER_NORMS`.
+        `norms.tensors.PARAMETER_NORMS`, of optimizers with one norm for all groups.
+    scale : str
+        How long a step is in that norm, over the rate.
+    decay : {"coupled", "decoupled"}
+        Whether weight decay is added to the gradient, or shrinks the weights themselves.
     condition : str
-        What that requires, or what else is known.
+        What the limit requires, or what else is known.
     sources : str
         Who proves it.
     classes : tuple of str
@@ -64,6 +68,8 @@ class OptimizerLimit(NamedTuple):
     """
 
     norm: str
+    scale: str
+    decay: str
     condition: str
     sources: str
     classes: tuple[str, ...]
@@ -78,10 +84,18 @@ METHOD_NAMES: tuple[Method, ...] = get_args(Method)
 LossName: TypeAlias = Literal["logistic", "exponential", "cross-entropy"]
 OptimizerName: TypeAlias = Literal["sgd", "sign", "adam", "adamw", "muon"]
 OPTIMIZER_NAMES: tuple[OptimizerName, ...] = get_args(OptimizerName)
-OPTIMIZER_LIMITS: dict[OptimizerName, OptimizerLimit] = {}
-for _name, _limit in table_of("base/optimizers.toml").items():
+_OPTIMIZERS = table_of("base/optimizers.toml")
+# All optimizers whose limit is known, and of them those that networks are trained by here.
+ALL_OPTIMIZER_LIMITS: dict[str, OptimizerLimit] = {}
+for _name, _limit in _OPTIMIZERS["limits"].items():
     _limit["classes"] = tuple(_limit["classes"])
-    OPTIMIZER_LIMITS[_name] = OptimizerLimit(**_limit)  # type: ignore[index]
+    ALL_OPTIMIZER_LIMITS[_name] = OptimizerLimit(**_limit)
+OPTIMIZER_LIMITS: dict[OptimizerName, OptimizerLimit] = {
+    _name: ALL_OPTIMIZER_LIMITS[_name] for _name in OPTIMIZER_NAMES
+}
+# Why no limit is known: of a class, and of an option of a class that has one.
+NO_OPTIMIZER_LIMIT: dict[str, str] = _OPTIMIZERS["no_limit"]
+NO_LIMIT_WITH: dict[str, str] = _OPTIMIZERS["no_limit_with"]
 
 
 def limit_words(optimizer: OptimizerName) -> str:
@@ -97,3 +111,28 @@ def limit_words(optimizer: OptimizerName) -> str:
     if limit.condition:
         words += f" ({limit.condition})"
     return words
+
+
+def optimizer_tables() -> str:
+    """Return what is known of each class of optimizers, as two tables in Markdown.
+
+    Examples
+    --------
+    >>> optimizer_tables().splitlines()[0]
+    '| class | norm | length of a step / rate | weight decay | on condition | sources |'
+    """
+    rows = [
+        "| class | norm | length of a step / rate | weight decay | on condition | sources |",
+        "|---|---|---|---|---|---|",
+    ]
+    for limit in ALL_OPTIMIZER_LIMITS.values():
+        classes = ", ".join(f"`{name}`" for name in limit.classes)
+        cells = [classes, limit.norm, limit.scale, limit.decay, limit.condition, limit.sources]
+        rows.append(f"| {' | '.join(cells)} |")
+    rows += ["", "| class | why no max-margin limit is known |", "|---|---|"]
+    classes_by_reason: dict[str, list[str]] = {}
+    for name, reason in NO_OPTIMIZER_LIMIT.items():
+        classes_by_reason.setdefault(reason, []).append(f"`{name}`")
+    for reason, names in classes_by_reason.items():
+        rows.append(f"| {', '.join(names)} | {reason} |")
+    return "\n".join(rows)

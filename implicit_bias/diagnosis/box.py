@@ -29,8 +29,9 @@ symbol      meaning
 lambda_p    weight decay of tensor p
 s_p         scale of its steps, `modules.steps`
 r_p         radius of its ball
-||.||_p     linf of its entries (AdamW, Lion), or spectral (Muon)
-||.||_{p,*} l1 of the entries, or nuclear
+||.||_p     linf of its entries (AdamW, Lion), or spectral (Muon), or the largest l2 norm of a row
+            or a column (Scion)
+||.||_{p,*} l1 of the entries, or nuclear, or the sum over the rows or columns
 ==========  ==================================================================================
 
 Nothing else is asked of the module: it need not be homogeneous, nor separate the samples.
@@ -55,8 +56,9 @@ from torch.func import functional_call
 from implicit_bias.diagnosis.loss_tail import JudgedLoss
 from implicit_bias.modules.evaluate import as_module
 from implicit_bias.modules.margins import Margins
-from implicit_bias.modules.optimizers import OptimizerError, groups_of
+from implicit_bias.modules.optimizers import OptimizerError, has_decay
 from implicit_bias.modules.steps import Step, steps_of
+from implicit_bias.norms.tensors import matrix_shape
 from implicit_bias.training.losses import MarginLoss
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
@@ -292,8 +294,7 @@ def box_of(
     judged : JudgedLoss
         What `judge_loss` found of it: which targets it takes, if there is one output.
     """
-    decays = [float(group.get("weight_decay", 0.0)) for group in groups_of(optimizer)]
-    if not any(decays) or not callable(loss) or isinstance(loss, MarginLoss):
+    if not has_decay(optimizer) or not callable(loss) or isinstance(loss, MarginLoss):
         return None
     labels = torch.as_tensor(gradients.labels)
     if gradients.classes is None:
@@ -491,11 +492,15 @@ def _moved(
 
 
 def _sizes(theta: Tensor, norm: str) -> Tensor:
-    """Return the numbers of which the norm is the largest: |entries|, or singular values."""
+    """Return the numbers of which the norm is the largest: |entries|, singular values, or rows."""
     if norm == "spectral":
         return torch.linalg.svdvals(_matrix(theta))
     if norm == "linf":
         return theta.abs().reshape(-1)
+    if norm == "rows":
+        return torch.linalg.vector_norm(_matrix(theta), dim=1)
+    if norm == "columns":
+        return torch.linalg.vector_norm(_matrix(theta), dim=0)
     return torch.linalg.vector_norm(theta).reshape(1)
 
 
@@ -507,8 +512,8 @@ def _dual(g: Tensor, norm: str) -> float:
 
 
 def _matrix(tensor: Tensor) -> Tensor:
-    """Return a tensor as Muon sees it: first axis, all others."""
-    return tensor.reshape(len(tensor), -1)
+    """Return a tensor as Muon sees it: first axis, all others; a vector is a column."""
+    return tensor.reshape(matrix_shape(tensor.shape))
 
 
 # --- parts of the result -------------------------------------------------------------------------

@@ -110,6 +110,7 @@ class Code(StrEnum):
     MODULE_MISCLASSIFIES = "module-misclassifies", Kind.DETAIL
     DEGREE_0 = "degree-0", Kind.DETAIL
     LOSS_NOT_CHECKED = "loss-not-checked", Kind.CAVEAT
+    BETAS = "betas", Kind.CAVEAT
     TRAINING_MODE = "training-mode", Kind.CAVEAT
     DROPOUT = "dropout", Kind.CAVEAT
     NOT_IN_OPTIMIZER = "not-in-optimizer", Kind.CAVEAT
@@ -122,6 +123,7 @@ class Code(StrEnum):
     WITHIN_NOISE = "within-noise", Kind.WHICH_NORM
     BOUNDS_OVERLAP = "bounds-overlap", Kind.WHICH_NORM
     SEVERAL_FAVOURED = "several-favoured", Kind.WHICH_NORM
+    NO_MARGIN_FELL = "no-margin-fell", Kind.WHICH_NORM
     REFERENCE_IS_AHEAD = "reference-is-ahead", Kind.WHICH_NORM
     RIVAL = "rival", Kind.WHICH_NORM
     ONE_REFERENCE = "one-reference", Kind.WHICH_NORM

@@ -19,7 +19,9 @@ A norm is named by the first of three rules that applies:
 1. "limit": the gap in it is near 0, by its upper bound, and clearly above that in all others, by
    their lower bounds.
 2. "margin and gap": it is the only norm in which the gap is below that of the reference trainings,
-   by bounds that do not overlap, and the margin above theirs.
+   by bounds that do not overlap, and the margin above theirs; and this at a cost: in some other
+   norm the margin fell, or in none of the others it is above theirs. Single samples may raise the
+   margin in linf by a factor of 1.8, and those in all other norms, too: that is no preference.
 3. "margin": it is the only norm in which the margin is above that of the references, and in all
    others it is below theirs. This is no evidence of the distance to a limit. It needs a module that
    was trained at least as far as the references: while gradient descent goes on, the margin in l2
@@ -31,7 +33,12 @@ factor which several references show: with margins m_1, ..., m_R in a norm
     factor = margin_a / (m_1 ... m_R)^(1/R),    spread = max m_r / min m_r,
 
 and the margin rose where factor >= 1.1 and factor > spread, and fell where 1 / factor does so. With
-one reference the spread is unknown, which is one of the findings.
+one reference the spread is unknown, which is one of the findings. Of a training that is one of a
+kind with R references, with log-normal margins, the factor exceeds the spread by chance in 23, 12,
+7, 4, 3 % of all cases for R = 2, 3, 4, 5, 6. The rules ask for more: a gap that fell as well, and
+other margins that did not rise. `benchmarks.optimizers.controls` counts false names beside three
+references: 0 of 66 gradient descents by other rates, momentum, noise and batches, and SAM, so at
+most 4.5 % with a confidence of 95 %. Without the cost that rule 2 asks for it was 2 of 66.
 
 **Rivals.** A margin that did not rise in a norm is no evidence against that norm if the reference
 may be near a limit in it, too: (1 - gap)^(-L/2), by which it can rise, is by the gap's lower bound
@@ -186,6 +193,10 @@ class NormTable:
         if favoured and not overlapping:
             if any(row.norm not in favoured[0].same for row in favoured[1:]):
                 return self._none(Code.SEVERAL_FAVOURED, most, most.factor, names)
+            others = self._others(favoured[0])
+            at_a_cost = any(row.fell for row in others) or all(row.factor <= 1.0 for row in others)
+            if not at_a_cost:
+                return self._none(Code.NO_MARGIN_FELL, favoured[0], favoured[0].factor)
             return self._unless_rival(favoured[0], "margin and gap", Code.MARGIN_AND_GAP)
 
         # Rule 3: the margin rose in one norm, at the cost of all others.

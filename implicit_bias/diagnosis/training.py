@@ -9,6 +9,7 @@ weight decay                     a KKT point of the loss over a ball, or of the 
 an unknown or another norm       a KKT point in that norm
 a gradient that underflows       none: the gradient is 0, or its direction is rounding errors
 eps above the gradients          the limit of gradient descent, as steps are g / eps
+Adam with beta1 > beta2          not known: the theorem asks for beta1 <= beta2
 Adam's memory                    not known: it is no sign descent (`modules.optimizers`)
 ===============================  ==================================================================
 """
@@ -29,6 +30,7 @@ from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, WORDS, Code, Fin
 from implicit_bias.diagnosis.loss_tail import JudgedLoss
 from implicit_bias.modules import optimizers
 from implicit_bias.modules.multipliers import loss_weights
+from implicit_bias.modules.steps import KINDS
 from implicit_bias.modules.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.training.losses import MarginLoss
@@ -95,16 +97,22 @@ def weight_decay(optimizer: object, box: BoxLimit | None = None) -> Iterator[Fin
     Chen, Li and Liu (2025). SGD's is a penalty. Whether this problem or the margin problem
     describes the weights depends on how far decay has acted.
     """
-    for group in optimizers.groups_of(optimizer):
-        decay = float(group.get("weight_decay", 0.0))
-        if not decay or not any(p.requires_grad for p in group["params"]):
+    try:
+        kinds = list(optimizers.kinds_of(optimizer))
+    except optimizers.OptimizerError:  # decay of unknown steps is a penalty, or the group says not
+        kinds = [(group, KINDS["SGD"]) for group in optimizers.groups_of(optimizer)]
+    for group, kind in kinds:
+        decay = kind.decay_in(group)
+        if decay == 0.0:
             continue
-        kind = "penalty"
-        if "ns_steps" in group:  # Muon
-            kind = "singular-values"
-        elif group.get("decoupled_weight_decay"):
-            kind = "entries"
-        details = {"aim": WORDS["aims"][kind].format(most=1.0 / decay, half=decay / 2.0)}
+        most = 1.0 / decay
+        aim = "penalty"
+        if kind.is_decoupled_in(group):
+            aim = {"linf": "entries", "spectral": "singular-values"}.get(kind.norm, "ball")
+        if aim == "entries":
+            trained = next(p for p in group["params"] if p.requires_grad)
+            most *= kind.scale(group, trained.shape)
+        details = {"aim": WORDS["aims"][aim].format(most=most, half=decay / 2.0)}
         if box is None or box.describes is None:
             yield Finding(Code.WEIGHT_DECAY, decay, details=details)
         elif box.describes:
@@ -156,7 +164,7 @@ class TrainingTest:
             Where the module is in the limit with weight decay.
         """
         known = limit.trained_by or optimizer is None
-        found = [*weight_decay(optimizer, box), *limit.findings]
+        found = [*weight_decay(optimizer, box), *limit.findings, *_betas(optimizer)]
         if judged.refusal is not None:
             name = optimizers.name_of(loss)
             if isinstance(loss, MarginLoss):
@@ -203,6 +211,20 @@ class TrainingTest:
                     fractions += _fraction_of_memory(group, one, p, norms[p])
         if fractions and max(fractions) < self.short:
             yield Finding(Code.ADAMS_MEMORY, max(fractions))
+
+
+def _betas(optimizer: object) -> Iterator[Finding]:
+    """Find an Adam that averages gradients for longer than their squares.
+
+    Its steps are then not bounded by the rate, and the theorem on its limit does not cover it.
+    """
+    for group in optimizers.groups_of(optimizer):
+        if "betas" not in group or "eps" not in group:
+            continue
+        beta1, beta2 = (float(beta) for beta in group["betas"][:2])
+        if beta1 > beta2:
+            yield Finding(Code.BETAS, beta1, details={"other": beta2})
+            return
 
 
 def _lost_gradient(subject: Subject, loss: object) -> Iterator[Finding]:

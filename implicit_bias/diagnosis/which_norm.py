@@ -54,9 +54,9 @@ class WhichNorm:
     evidence : {"limit", "margin and gap", "margin", "none"}
         The rule of `norm_evidence` that names it. "limit": its gap is near 0, and that of no other
         norm is. "margin and gap": beside the references its margin is larger and its gap smaller,
-        and in no other norm both are so. "margin": its margin is larger than that of the
-        references, and in every other norm smaller, which certifies no limit. "none": no norm is
-        named.
+        in no other norm both are so, and margins in other norms are smaller. "margin": its margin
+        is larger than that of the references, and in every other norm smaller, which certifies no
+        limit. "none": no norm is named.
     findings : tuple of Finding
         Why a norm is named, or none; then what else was found of the module, its training and its
         references.

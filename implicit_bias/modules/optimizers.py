@@ -9,44 +9,39 @@ so that several optimizers which hold all trained parameters together have one n
 matrices and Adam on the rest, say. Gradient descent moves a tensor by s_p times its gradient: that
 is the gradient flow of theta_p / sqrt(s_p), which goes to KKT points in their l2 norm.
 
-==============  =========  =========================================================================
-optimizer       of tensor  s_p
-==============  =========  =========================================================================
-SGD             l2         rate; beside other optimizers there is no limit that is known
-Adam, AdamW,    linf       rate, with full batches, as long as gradients shrink slower than the
-NAdam, RAdam,              average of their squares forgets (beta2) and stay above epsilon
-Adamax
-SignDescent,    linf       rate
-SignSGD, ...
-Muon            spectral   rate times sqrt(max(1, rows / columns)) ("original"), or times
-                           0.2 sqrt(max(rows, columns)) ("match_rms_adamw"); the singular values of
-                           torch's steps lie within about 0.5 and 1.2
-==============  =========  =========================================================================
+The norm of each optimizer's steps, their s_p, what the limit requires and who proves it is one
+table, `base.options.ALL_OPTIMIZER_LIMITS`; `modules.steps` reads it off parameter groups. Beside
+plain gradient descent on some tensors other optimizers have no limit that is known.
 
 Only ratios of rates count, and schedules that are the same for all tensors keep them: where a
 scheduler is attached, the rates at its start are read.
 
 Source: Tsilivis et al. (2024) for steepest descent; Gronich, Vardi (2026) for several norms at
-once, in smooth homogeneous models; torch.optim.Muon for its scales; `base.options.OPTIMIZER_LIMITS`
-for each optimizer.
+once, in smooth homogeneous models.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
+from implicit_bias.base.options import NO_LIMIT_WITH
 from implicit_bias.modules.steps import (
-    LIMIT_NORMS,
+    CURE,
+    Group,
+    Kind,
     OptimizerError,
     StepNorm,
     each_of,
+    is_optimizer,
+    kind_of,
     name_of,
+    nearest_class,
     steps_of,
 )
 from implicit_bias.norms import LInf
@@ -58,6 +53,8 @@ __all__ = [
     "each_of",
     "geometry_of",
     "groups_of",
+    "has_decay",
+    "kinds_of",
     "left_out",
     "name_of",
 ]
@@ -97,16 +94,17 @@ def geometry_of(optimizer: object, module: nn.Module) -> Geometry:
         Neither an optimizer, nor a class or name of one.
     """
     several = each_of(optimizer)
-    are_objects = all(isinstance(one, torch.optim.Optimizer) for one in several)
+    are_objects = all(is_optimizer(one) for one in several)
     if not several or (len(several) > 1 and not are_objects):
         raise TypeError(
             f"optimizer must be an optimizer, its class or name, or several optimizers, got "
             f"{optimizer!r}: the tensors that each one holds are read from it"
         )
-    kinds = [_norm_of(one) for one in several]
+    for one in several:
+        _check_options(one)
     words = ", ".join(_words(one) for one in several)
     if not are_objects:
-        return Geometry(PARAMETER_NORMS[kinds[0]], words)
+        return Geometry(_norm_of_class(several[0]), words)
 
     inner = dict[str, StepNorm]()
     rates = dict[str, float]()  # how far a step moves each tensor, at the start of a schedule
@@ -133,6 +131,8 @@ def geometry_of(optimizer: object, module: nn.Module) -> Geometry:
 def _composed(inner: Mapping[str, str], rates: Mapping[str, float]) -> ParameterNorm:
     """Put the tensors' norms together, with scales by their rates."""
     kinds = sorted(set(inner.values()))
+    for kind in kinds:
+        _check_norm(kind)
     if "l2" in kinds and len(kinds) > 1:
         raise OptimizerError(
             "where plain gradient descent on some tensors goes beside another optimizer on others "
@@ -155,33 +155,73 @@ def _composed(inner: Mapping[str, str], rates: Mapping[str, float]) -> Parameter
     return ComposedNorm(norms, LInf(), f"weighted {words}" if scale else words, scale)
 
 
-def _norm_of(optimizer: object) -> str:
-    """Name of the norm of the tensors of an optimizer."""
-    name = name_of(optimizer)
-    cure = (
-        "pass norm= to measure in one nevertheless, or in one for each part of the module: "
-        'norm={"out": "linf", "": "spectral"}'
-    )
-    if name not in LIMIT_NORMS:
+def _norm_of_class(optimizer: object) -> ParameterNorm:
+    """Norm of an optimizer's class or name, of which all tensors have one rate."""
+    # Muon of one rate for all tensors: a matrix of as many rows as columns.
+    norm = kind_of(optimizer, {}, torch.Size((1, 1))).norm
+    _check_norm(norm)
+    return PARAMETER_NORMS[norm]
+
+
+def _check_norm(norm: str) -> None:
+    """Refuse norms of steps that have no norm of all parameters here."""
+    if norm not in PARAMETER_NORMS:
         raise OptimizerError(
-            f"where {name} goes is not known as a norm of the parameters (known are "
-            f"{', '.join(LIMIT_NORMS)}): {cure}"
+            f"steps that normalise {norm} have no max-margin problem here; box_gap measures their "
+            f"limit with weight decay. {CURE}"
         )
+
+
+def _check_options(optimizer: object) -> None:
+    """Refuse options with which a class that has a limit has none that is known."""
+    name = nearest_class(optimizer)
     for group in groups_of(optimizer):
+        reason = ""
         if group.get("amsgrad", False):
+            reason = NO_LIMIT_WITH["amsgrad"]
+        elif name == "RMSprop" and group["centered"]:
+            reason = NO_LIMIT_WITH["centered"]
+        elif name == "RMSprop" and group["momentum"] > 0.0:
+            reason = NO_LIMIT_WITH["momentum"]
+        elif name == "RAdam" and group["betas"][1] <= 2.0 / 3.0:
+            reason = NO_LIMIT_WITH["small_beta2"]
+        if reason:
             raise OptimizerError(
-                f"{name} with amsgrad divides by the largest gradients that there were, so it ends "
-                "as gradient descent in a metric of the run's own, not in a norm that is known: "
-                f"{cure}"
+                f"the max-margin limit of this {name} is not known: {reason}. {CURE}"
             )
-    return LIMIT_NORMS[name]
+
+
+def kinds_of(optimizer: object) -> Iterator[tuple[Group, Kind]]:
+    """Yield the parameter groups that are trained, and the kind of their steps.
+
+    Of a group whose tensors differ in kind (Scion's "Auto") it is that of the first one. Nothing is
+    yielded of a class or a name.
+
+    Raises
+    ------
+    OptimizerError
+        Of a class whose steps are not known.
+    """
+    for one in each_of(optimizer):
+        for group in groups_of(one):
+            trained = [p for p in group["params"] if p.requires_grad]
+            if trained:
+                yield group, kind_of(one, group, trained[0].shape)
+
+
+def has_decay(optimizer: object) -> bool:
+    """Return whether an optimizer, whose steps are known, has weight decay."""
+    try:
+        return any(kind.decay_in(group) > 0.0 for group, kind in kinds_of(optimizer))
+    except OptimizerError:
+        return False
 
 
 def groups_of(optimizer: object) -> list[dict[str, Any]]:
     """Parameter groups of an optimizer, or of several; none of a class or a name."""
     groups = list[dict[str, Any]]()
     for one in each_of(optimizer):
-        if isinstance(one, torch.optim.Optimizer):
+        if is_optimizer(one):
             groups += one.param_groups
     return groups
 
@@ -198,7 +238,7 @@ def left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:
 
 def _words(optimizer: object) -> str:
     """Say an optimizer, with what its limit depends on."""
-    name = name_of(optimizer)
+    name = nearest_class(optimizer) or name_of(optimizer)
     groups = groups_of(optimizer)
     details = list[str]()
     rates = {float(group["lr"]) for group in groups}

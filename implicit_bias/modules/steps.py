@@ -7,19 +7,14 @@ A step of rate eta moves tensor p to
 
 where u_p is the unit direction of steepest descent in the tensor's norm.
 
-=========================  ========  ===========================================  =================
-optimizer                  norm      s_p                                          decay
-=========================  ========  ===========================================  =================
-SGD                        l2        the gradient's norm                          coupled
-Adam, NAdam, RAdam         linf      1                                            either, as set
-AdamW, Lion, Signum, ...   linf      1                                            decoupled
-Adamax, RMSprop            linf      1                                            coupled
-Muon of torch              spectral  sqrt(max(1, rows / columns)), or             decoupled
-                                     .2 sqrt(max(rows, columns))
-Muon of Keller Jordan      spectral  sqrt(max(1, rows / columns))                 decoupled
-=========================  ========  ===========================================  =================
+Which optimizer has which norm, s_p and decay is one table, `base.options.ALL_OPTIMIZER_LIMITS`,
+beside `NO_OPTIMIZER_LIMIT`: why no limit is known of others. Most classes are one `Kind`; of some
+(Muon, Scion, Shampoo) the parameter groups say more, and each has a function here that reads them.
 
-Source: the optimizers' own code; Chen et al. (2023) for Lion, Jordan (2024) for Muon.
+A subclass is read as the nearest class that is known, and a wrapper as what it holds.
+
+Source: the optimizers' own code: torch 2.13; github.com/KellerJordan/Muon, muon.py, `muon_update`;
+github.com/LIONS-EPFL/scion, scion.py, the `lmo` of each norm.
 """
 
 from __future__ import annotations
@@ -27,22 +22,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
 
-from implicit_bias.base.options import OPTIMIZER_LIMITS
+from implicit_bias.base.options import ALL_OPTIMIZER_LIMITS, NO_OPTIMIZER_LIMIT
 
-StepNorm: TypeAlias = Literal["l2", "linf", "spectral"]
-StepScale: TypeAlias = Callable[[Mapping[str, Any], torch.Size], float]
-
-
-# The norm in which full batches go to the maximum margin, by the optimizer's class.
-LIMIT_NORMS = dict[str, str]()
-for _limit in OPTIMIZER_LIMITS.values():
-    for _class in _limit.classes:
-        LIMIT_NORMS[_class] = _limit.norm
+# "rows" and "columns": the largest l2 norm of any row, or column.
+StepNorm: TypeAlias = Literal["l2", "linf", "spectral", "rows", "columns"]
+Group: TypeAlias = Mapping[str, Any]
+StepScale: TypeAlias = Callable[[Group, torch.Size], float]
 
 
 class OptimizerError(ValueError):
@@ -61,35 +51,157 @@ class Kind:
         s_p, of the parameter group and the tensor's shape.
     decoupled : bool
         Whether weight decay shrinks the weights themselves, where the group does not say.
+    decay : float or None
+        lambda_p; None where it is the group's ``weight_decay``.
     """
 
     norm: StepNorm
     scale: StepScale
     decoupled: bool
+    decay: float | None = None
+
+    def decay_in(self, group: Group) -> float:
+        """Return lambda_p in a parameter group."""
+        if self.decay is not None:
+            return self.decay
+        return float(group.get("weight_decay", 0.0))
+
+    def is_decoupled_in(self, group: Group) -> bool:
+        """Return whether decay shrinks the weights themselves, in a parameter group."""
+        for option in ("decoupled_weight_decay", "weight_decouple"):  # torch, pytorch_optimizer
+            if option in group:
+                return bool(group[option])
+        return self.decoupled
 
 
-def unit_scale(group: Mapping[str, Any], shape: torch.Size) -> float:
+def unit_scale(group: Group, shape: torch.Size) -> float:
     """Return 1: the step is as long as the rate in its norm."""
     return 1.0
 
 
-def muon_scale(group: Mapping[str, Any], shape: torch.Size) -> float:
+# --- optimizers whose groups say more than their class --------------------------------------------
+
+# What a parameter group of Keller Jordan's Muon has.
+JORDANS_OPTIONS = {"params", "lr", "momentum", "weight_decay", "use_muon", "initial_lr"}
+
+
+def _read_muon(group: Group, shape: torch.Size) -> Kind:
+    """Read torch's Muon, or Keller Jordan's, which has the same name."""
+    if "adjust_lr_fn" in group:
+        return Kind("spectral", _torch_muon_scale, decoupled=True)
+    if set(group) <= JORDANS_OPTIONS:
+        return Kind("spectral", _jordans_muon_scale, decoupled=True)
+    raise OptimizerError(
+        "this Muon is neither torch's nor Keller Jordan's, so that the scale of its steps is not "
+        "known: tell it by implicit_bias.modules.steps.register('Muon', 'spectral', scale)"
+    )
+
+
+def _torch_muon_scale(group: Group, shape: torch.Size) -> float:
     """Return the factor by which Muon lengthens the steps of a matrix."""
     rows = shape[0]
     columns = math.prod(shape[1:])
-    if group.get("adjust_lr_fn") == "match_rms_adamw":
+    if group["adjust_lr_fn"] == "match_rms_adamw":
         return 0.2 * math.sqrt(max(rows, columns))
     return math.sqrt(max(1.0, rows / columns))
 
 
-KINDS: dict[str, Kind] = {
-    "SGD": Kind("l2", unit_scale, decoupled=False),
-    "Muon": Kind("spectral", muon_scale, decoupled=True),
+def _jordans_muon_scale(group: Group, shape: torch.Size) -> float:
+    """Return the same of `muon_update`: of a convolution, the last axes are those of a kernel."""
+    if len(shape) not in (2, 4):
+        raise OptimizerError(
+            f"Keller Jordan's Muon takes matrices and convolutions, not shape {tuple(shape)}: it "
+            "orthogonalises each matrix of a stack alone"
+        )
+    return math.sqrt(max(1.0, shape[-2] / shape[-1]))
+
+
+def _read_muon_with_adam(group: Group, shape: torch.Size) -> Kind:
+    """Read Keller Jordan's Muon that has an Adam for the other groups."""
+    if "use_muon" not in group:
+        raise OptimizerError(
+            "which tensors Muon moves is set per group (use_muon): pass the optimizer itself"
+        )
+    if group["use_muon"]:
+        return Kind("spectral", _jordans_muon_scale, decoupled=True)
+    return KINDS["AdamW"]
+
+
+def _read_scion(group: Group, shape: torch.Size) -> Kind:
+    """Read the norm of a group of Scion; constrained, a step is p <- (1 - lr) p - lr s_p u_p."""
+    if "norm" not in group:
+        raise OptimizerError("Scion's norms are set per group: pass the optimizer itself")
+    norm, length = _scion_norm(group["norm"], group["norm_kwargs"] or {}, shape)
+    scale = float(group["scale"]) * length
+    decay = 0.0 if group["unconstrained"] else 1.0
+    return Kind(norm, lambda group, shape: scale, decoupled=True, decay=decay)
+
+
+def _scion_norm(name: str, options: Mapping[str, Any], shape: torch.Size) -> tuple[StepNorm, float]:
+    """Return a norm of Scion, and the length of its steps in that norm."""
+    if name == "Auto":
+        by_axes = {0: "BiasRMS", 1: "BiasRMS", 2: "Spectral", 3: "SpectralConv", 4: "SpectralConv"}
+        return _scion_norm(by_axes[len(shape)], {}, shape)
+    if name == "BiasRMS":
+        # Of a vector, which is a column, the spectral norm is the Euclidean one.
+        return "columns" if len(shape) > 1 else "spectral", math.sqrt(shape[0] if shape else 1)
+    rows, columns, *kernel = shape
+    normalized = options.get("normalized", name != "ColNorm")
+    if name == "SpectralConv":
+        return "spectral", math.sqrt(rows / columns) / kernel[0] ** len(kernel)
+    if name == "Spectral":
+        length = math.sqrt(rows / columns if normalized else rows)
+        return "spectral", max(1.0, length) if options.get("max", False) else length
+    if name == "Sign":
+        return "linf", 1.0 / columns if normalized else 1.0
+    if name in ("ColNorm", "RowNorm"):
+        of_columns = (name == "ColNorm") != options.get("transpose", False)
+        if options.get("transpose", False):
+            rows, columns = columns, rows
+        length = 1.0
+        if name == "ColNorm":
+            length = math.sqrt(rows) / (columns if normalized else 1.0)
+        elif normalized:
+            length = 1.0 / math.sqrt(columns)
+        return "columns" if of_columns else "rows", length
+    raise OptimizerError(f"Scion's norm {name!r} is not known: register the class")
+
+
+def _read_shampoo(group: Group, shape: torch.Size) -> Kind | None:
+    """Read Shampoo: without accumulation a step is the polar factor of the gradient."""
+    betas = group.get("betas", (0.0, 1.0))
+    if betas[1] != 0.0:
+        return None
+    return Kind("spectral", unit_scale, decoupled=False)
+
+
+# None: with these options no limit is known.
+READERS: dict[str, Callable[[Group, torch.Size], Kind | None]] = {
+    "Muon": _read_muon,
+    "MuonWithAuxAdam": _read_muon_with_adam,
+    "SingleDeviceMuonWithAuxAdam": _read_muon_with_adam,
+    "Scion": _read_scion,
+    "ScionLight": _read_scion,
+    "Shampoo": _read_shampoo,
+    "DistributedShampoo": _read_shampoo,
 }
-for _name in ("Adam", "NAdam", "RAdam", "Adamax", "RMSprop"):
-    KINDS[_name] = Kind("linf", unit_scale, decoupled=False)
-for _name in ("AdamW", "Lion", "Sign", "SignDescent", "SignSGD", "Signum"):
-    KINDS[_name] = Kind("linf", unit_scale, decoupled=True)
+SCALES: dict[str, StepScale] = {"SingleDeviceMuon": _jordans_muon_scale}
+# All others, and those that are registered: these come first.
+KINDS: dict[str, Kind] = {}
+for _limit in ALL_OPTIMIZER_LIMITS.values():
+    for _name in _limit.classes:
+        if _name not in READERS:
+            KINDS[_name] = Kind(
+                _limit.norm,  # type: ignore[arg-type]
+                SCALES.get(_name, unit_scale),
+                decoupled=_limit.decay == "decoupled",
+            )
+
+
+CURE = (
+    "Pass norm= to measure in one nevertheless, or in one for each part of the module: "
+    'norm={"out": "linf", "": "spectral"}'
+)
 
 
 def register(
@@ -105,8 +217,9 @@ def register(
     ----------
     optimizer_class : type or str
         Its class, or the name of that.
-    norm : {"l2", "linf", "spectral"}
-        Norm of each tensor in which a step has the length of its rate times ``scale``.
+    norm : {"l2", "linf", "spectral", "rows", "columns"}
+        Norm of each tensor in which a step has the length of its rate times ``scale``; "l2" is
+        gradient descent, whose steps are the gradients times the rate.
     scale : callable
         s_p, of the parameter group and the tensor's shape; 1 by default.
     decoupled : bool
@@ -118,8 +231,9 @@ def register(
     >>> register("MySign", "linf")
     """
     name = optimizer_class if isinstance(optimizer_class, str) else optimizer_class.__name__
-    if norm not in ("l2", "linf", "spectral"):
-        raise ValueError(f"norm must be l2, linf or spectral, got {norm!r}")
+    known = get_args(StepNorm)
+    if norm not in known:
+        raise ValueError(f"norm must be one of {', '.join(known)}, got {norm!r}")
     KINDS[name] = Kind(norm, scale, decoupled)
 
 
@@ -183,20 +297,19 @@ def steps_of(optimizer: object, module: nn.Module) -> list[Step]:
     """
     names = {id(parameter): name for name, parameter in module.named_parameters()}
     found: dict[str, Step] = {}
-    for given in each_of(optimizer):
-        inner = unwrapped(given)
-        if not hasattr(inner, "param_groups"):
+    for one in each_of(optimizer):
+        if not is_optimizer(one):
             raise TypeError(
                 f"optimizer must be an optimizer with its parameter groups, or several, got "
-                f"{given!r}: the weight decay of each tensor is read from them"
+                f"{one!r}: the weight decay of each tensor is read from them"
             )
-        for group, parameter in _trained(inner):
+        for group, parameter in _trained(one):
             if id(parameter) not in names:
                 continue
             name = names[id(parameter)]
             if name in found:
                 raise OptimizerError(f"two optimizers hold {name!r}: give it to one of them")
-            found[name] = _step(inner, group, name, parameter)
+            found[name] = _step(one, group, name, parameter)
     if not found:
         raise OptimizerError(
             "the optimizer holds none of the module's parameters that require a gradient: pass "
@@ -205,45 +318,93 @@ def steps_of(optimizer: object, module: nn.Module) -> list[Step]:
     return list(found.values())
 
 
+def is_optimizer(given: object) -> bool:
+    """Return whether this is an optimizer object, with its parameter groups."""
+    return not isinstance(given, type) and hasattr(given, "param_groups")
+
+
 def unwrapped(optimizer: Any) -> Any:
-    """Return the optimizer within wrappers that hold it as ``.optimizer``."""
-    while hasattr(optimizer, "optimizer") and hasattr(optimizer.optimizer, "param_groups"):
-        optimizer = optimizer.optimizer
+    """Return the optimizer within wrappers, as accelerate's (``.optimizer``) and Lightning's.
+
+    A wrapper that is in a table itself, as one that averages weights is, stays.
+    """
+    while not isinstance(optimizer, (str, type)) and not nearest_class(optimizer):
+        inner = getattr(optimizer, "optimizer", getattr(optimizer, "_optimizer", None))
+        if not is_optimizer(inner):
+            break
+        optimizer = inner
     return optimizer
 
 
-def kind_of(optimizer: Any, group: Mapping[str, Any]) -> Kind:
-    """Return the kind of an optimizer's class, or of the nearest one that it derives from."""
-    lineage = [base.__name__ for base in type(optimizer).__mro__]
-    if any(name.endswith("MuonWithAuxAdam") for name in lineage):  # Keller Jordan's
-        return KINDS["Muon"] if group.get("use_muon", False) else KINDS["AdamW"]
-    for name in lineage:
-        if name in KINDS:
-            return KINDS[name]
+def nearest_class(optimizer: object) -> str:
+    """Name the nearest class in the table that an optimizer, or its class, derives from; or ""."""
+    for name in _lineage(optimizer):
+        if name in KINDS or name in READERS or name in NO_OPTIMIZER_LIMIT:
+            return name
+    return ""
+
+
+def _lineage(optimizer: object) -> list[str]:
+    """Names of the classes that an optimizer, or its class, derives from, nearest first."""
+    if isinstance(optimizer, str):
+        known = {name.lower(): name for name in (*KINDS, *READERS, *NO_OPTIMIZER_LIMIT)}
+        return [known.get(optimizer.lower(), optimizer)]
+    of_class = optimizer if isinstance(optimizer, type) else type(optimizer)
+    return [base.__name__ for base in of_class.__mro__]
+
+
+def kind_of(optimizer: object, group: Group, shape: torch.Size) -> Kind:
+    """Return the kind of an optimizer's class, or of the nearest one that it derives from.
+
+    Parameters
+    ----------
+    optimizer : torch.optim.Optimizer, its class or its name
+        Not wrapped.
+    group : mapping
+        The parameter group.
+    shape : torch.Size
+        Of the tensor.
+
+    Raises
+    ------
+    OptimizerError
+        Of a class for which no limit is known, with the reason; of an unknown one.
+    """
+    name = nearest_class(optimizer)
+    if name in KINDS:
+        return KINDS[name]
+    if name in READERS:
+        kind = READERS[name](group, shape)
+        if kind is not None:
+            return kind
+    if name:
+        raise OptimizerError(
+            f"the max-margin limit of {name} is not known: {NO_OPTIMIZER_LIMIT[name]}. {CURE}"
+        )
     raise OptimizerError(
-        f"the steps of {name_of(optimizer)} are not known (known are {', '.join(KINDS)}): tell "
-        "them by implicit_bias.modules.steps.register(optimizer_class, norm, scale)"
+        f"the steps of {name_of(optimizer)} are not known (known are "
+        f"{', '.join(dict.fromkeys((*KINDS, *READERS)))}): tell them by "
+        f"implicit_bias.modules.steps.register(optimizer_class, norm, scale). {CURE}"
     )
 
 
-def _trained(optimizer: Any) -> Iterator[tuple[Mapping[str, Any], Tensor]]:
+def _trained(optimizer: Any) -> Iterator[tuple[Group, Tensor]]:
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if parameter.requires_grad:
                 yield group, parameter
 
 
-def _step(optimizer: Any, group: Mapping[str, Any], name: str, parameter: Tensor) -> Step:
-    kind = kind_of(optimizer, group)
+def _step(optimizer: Any, group: Group, name: str, parameter: Tensor) -> Step:
+    kind = kind_of(optimizer, group, parameter.shape)
     state = getattr(optimizer, "state", {}).get(parameter, {})
     return Step(
         name=name,
         parameter=parameter,
         norm=kind.norm,
         scale=kind.scale(group, parameter.shape),
-        decay=float(group.get("weight_decay", 0.0)),
-        # Adam says so itself; a class that is AdamW has the option set.
-        decoupled=bool(group.get("decoupled_weight_decay", kind.decoupled)),
+        decay=kind.decay_in(group),
+        decoupled=kind.is_decoupled_in(group),
         rate=float(group["lr"]),
         first_rate=float(group.get("initial_lr", group["lr"])),
         taken=float(state.get("step", math.nan)),
@@ -251,13 +412,14 @@ def _step(optimizer: Any, group: Mapping[str, Any], name: str, parameter: Tensor
     )
 
 
-def each_of(optimizer: object) -> list[object]:
-    """Return an optimizer, its class or its name, or several, as a list."""
-    return list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+def each_of(optimizer: object) -> list[Any]:
+    """Return an optimizer, its class or its name, or several, as a list, without wrappers."""
+    several = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+    return [unwrapped(one) for one in several]
 
 
 def name_of(thing: object) -> str:
     """Name an optimizer, a loss, or its class, as it is known here or by itself."""
-    name = thing if isinstance(thing, str) else getattr(thing, "__name__", type(thing).__name__)
-    known = {key.lower(): key for key in LIMIT_NORMS}
-    return known.get(name.lower(), str(name))
+    if isinstance(thing, str):
+        return _lineage(thing)[0]
+    return str(getattr(thing, "__name__", type(thing).__name__))

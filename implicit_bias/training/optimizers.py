@@ -1,16 +1,15 @@
 r"""Optimizers by name; each maximises the margin of a norm of its own (`OPTIMIZER_LIMITS`).
 
-======  ==========  ===============================================================================
-name    limit norm  step
-======  ==========  ===============================================================================
-sgd     l2          theta <- theta - s m,  m <- mu m + g (heavy ball)
-sign    linf        theta <- theta - s sign(m), with the same m
-adam    linf        torch.optim.Adam with its own betas (0.9, 0.999) and epsilon 1e-8
-adamw   linf, as a  torch.optim.AdamW, decay 0.01
-        constraint
-muon    spectral    torch.optim.Muon (torch 2.9 or newer) without decay: steps of about equal
-                    singular values, a layer at a time
-======  ==========  ===============================================================================
+======  ===========================================================================================
+name    step
+======  ===========================================================================================
+sgd     theta <- theta - s m,  m <- mu m + g (heavy ball)
+sign    theta <- theta - s sign(m), with the same m
+adam    torch.optim.Adam with its own betas (0.9, 0.999) and epsilon 1e-8
+adamw   torch.optim.AdamW, decay 0.01
+muon    torch.optim.Muon (torch 2.9 or newer) without decay: steps of about equal singular values, a
+        layer at a time
+======  ===========================================================================================
 
 g is the gradient, s the step size, mu the momentum. Muon of torch multiplies the steps of a tall
 matrix by sqrt(rows / columns), which would make the limit a *weighted* maximum over the layers.

@@ -163,6 +163,21 @@ def test_coupled_decay_is_a_penalty() -> None:
     assert same.penalty_score == found.penalty_score
 
 
+def test_the_penalised_minimum_is_stationary() -> None:
+    module = nn.Linear(5, 3, bias=False).double()
+    sgd = torch.optim.SGD(module.parameters(), lr=0.1, weight_decay=0.3)
+    assert not ib.box_gap(module, X, Y, optimizer=sgd, loss=cross_entropy).near
+    W = cp.Variable((3, 5))
+    scores = X.numpy() @ W.T
+    chosen = cp.sum(cp.multiply(np.eye(3)[Y.numpy()], scores))
+    value = (cp.sum(cp.log_sum_exp(scores, axis=1)) - chosen) / 30
+    cp.Problem(cp.Minimize(value + 0.15 * cp.sum_squares(W))).solve(solver="CLARABEL")
+    module.weight.data.copy_(torch.tensor(W.value))
+    found = ib.box_gap(module, X, Y, optimizer=sgd, loss=cross_entropy)
+    assert found.penalty_score < 1e-4
+    assert found.near
+
+
 def test_a_loader_is_its_samples_and_the_module_stays() -> None:
     torch.manual_seed(1)
     module = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double().eval()
