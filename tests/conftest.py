@@ -5,8 +5,8 @@ Two threads on busy cores wait for each other, and small tests need no more than
 
 import gc
 import logging
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 import scipy.linalg  # noqa: F401  (loads its own BLAS, whose threads are limited below)
@@ -24,19 +24,38 @@ settings.register_profile("anew", deadline=None)
 settings.load_profile("same")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test marked `every(n)` each n-th case is in the fast run, the others in the slow one.
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class,
+) -> Generator[None, Any, Any]:
+    """Of a test marked `fast("id", ...)` only the cases of these ids are in the fast run.
 
-    Where n has a factor of the length of a list of parameters, some of its values are never fast.
+    All cases of a test are made here at once, also where only some are asked for.
     """
-    seen = Counter[str]()
+    made = yield
+    if not isinstance(made, list):
+        return made
+    items = [each for each in made if isinstance(each, pytest.Function)]
+    marks = [mark for item in items[:1] for mark in item.iter_markers("fast")]
+    if not marks:
+        return made
+    listed = {name for mark in marks for name in mark.args}
+    found = set()
     for item in items:
-        for mark in item.iter_markers("every"):
-            test = item.nodeid.partition("[")[0]
-            if seen[test] % mark.args[0]:
-                item.add_marker(pytest.mark.slow)
-            seen[test] += 1
+        case = item.name.removeprefix(f"{item.originalname}[").removesuffix("]")
+        found.add(case)
+        if case not in listed:
+            item.add_marker(pytest.mark.slow)
+    unknown = sorted(listed - found)
+    if unknown or not listed:
+        raise collector.CollectError(
+            f"{items[0].originalname}: the mark `fast` names {unknown or 'nothing'}, "
+            f"but the cases are {sorted(found)}"
+        )
+    return made
+
+
+def pytest_collection_modifyitems() -> None:
     gc.freeze()  # of what is imported and collected nothing is garbage: no search need look at it
 
 
