@@ -4,7 +4,8 @@ Two threads on busy cores wait for each other, and small tests need no more than
 """
 
 import gc
-from collections import Counter
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 import scipy.linalg  # noqa: F401  (loads its own BLAS, whose threads are limited below)
@@ -22,19 +23,38 @@ settings.register_profile("anew", deadline=None)
 settings.load_profile("same")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test marked `every(n)` each n-th case is in the fast run, the others in the slow one.
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class,
+) -> Generator[None, Any, Any]:
+    """Of a test marked `fast("id", ...)` only the cases of these ids are in the fast run.
 
-    Where n has a factor of the length of a list of parameters, some of its values are never fast.
+    All cases of a test are made here at once, also where only some are asked for.
     """
-    seen = Counter[str]()
+    made = yield
+    if not isinstance(made, list):
+        return made
+    items = [each for each in made if isinstance(each, pytest.Function)]
+    marks = [mark for item in items[:1] for mark in item.iter_markers("fast")]
+    if not marks:
+        return made
+    listed = {name for mark in marks for name in mark.args}
+    found = set()
     for item in items:
-        for mark in item.iter_markers("every"):
-            test = item.nodeid.partition("[")[0]
-            if seen[test] % mark.args[0]:
-                item.add_marker(pytest.mark.slow)
-            seen[test] += 1
+        case = item.name.removeprefix(f"{item.originalname}[").removesuffix("]")
+        found.add(case)
+        if case not in listed:
+            item.add_marker(pytest.mark.slow)
+    unknown = sorted(listed - found)
+    if unknown or not listed:
+        raise collector.CollectError(
+            f"the mark `fast` of {items[0].originalname} names {unknown or 'no case'}: "
+            "list ids of its cases, as `pytest --collect-only` shows them between brackets"
+        )
+    return made
+
+
+def pytest_collection_modifyitems() -> None:
     gc.freeze()  # of what is imported and collected nothing is garbage: no search need look at it
 
 

@@ -152,7 +152,14 @@ def table() -> dict[str, list[str]]:
 TABLE = table()
 
 
-@pytest.mark.every(5)
+@pytest.mark.fast(
+    *("GELU, SiLU, softplus inside0", "tanh, sigmoid inside0", "normalisation of what is trained0"),
+    *("attention with trained keys and queries", "a softmax, sigmoid or tanh at the end1"),
+    *("weights of float32, inputs of any precision0", "a classifier, a function0"),
+    *("a classifier, a function1", "several arguments, as a tuple", "sparse matrices"),
+    *("missing values", "labels 0 and 1 for one output", "samples on the wrong side"),
+    "`loss=` squares, hinge0",
+)
 @pytest.mark.filterwarnings("ignore:A column-vector y:sklearn.exceptions.DataConversionWarning")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")  # torch.compile's own
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ TRAIN = (
 )
 
 
-@pytest.mark.every(6)
+@pytest.mark.fast("package", "configuration")
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
@@ -66,6 +66,7 @@ TRAIN = (
         (TRAIN, "cvxpy sklearn sympy torch._dynamo"),
         ("import implicit_bias.report.conclusion", "matplotlib"),
     ],
+    ids=["package", "configuration", "solve", "train", "conclusion"],
 )
 def test_what_does_not_need_a_package_does_not_load_it(code: str, absent: str) -> None:
     loaded = python(f"{code}\nimport sys; print(*sys.modules)").split()

@@ -78,9 +78,11 @@ def test_with_equal_degrees_the_least_margin_keeps_the_share() -> None:
     assert records[0].shares[1] > 0.1
 
 
-@pytest.mark.every(4)
+@pytest.mark.fast("equal-1", "first-least-2", "second-least-3")
 @pytest.mark.parametrize("degree", [1, 2, 3])
-@pytest.mark.parametrize("scales", [(1.0, 1.0), (1.0, 10.0), (10.0, 1.0)])
+@pytest.mark.parametrize(
+    "scales", [(1.0, 1.0), (1.0, 10.0), (10.0, 1.0)], ids=["equal", "first-least", "second-least"]
+)
 def test_with_equal_degrees_the_limit_is_stationary(
     degree: int, scales: tuple[float, float]
 ) -> None:

@@ -127,7 +127,7 @@ def test_building_leaves_the_global_generator() -> None:
     torch.testing.assert_close(torch.rand(3), expected)
 
 
-@pytest.mark.every(4)
+@pytest.mark.fast("NTK regime", "ReLU features")
 @pytest.mark.parametrize("name", models.HIDDEN)
 def test_adadelta_trains_every_model(name: str) -> None:
     data, training = table(400), models.Training(units=32, epochs=15, batch=16)

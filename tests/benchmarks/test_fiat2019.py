@@ -65,8 +65,11 @@ LOSSES: dict[published_training.LossName, Callable[[Tensor, Tensor], Tensor]] = 
 }
 
 
-@pytest.mark.every(5)
-@pytest.mark.parametrize("readout_only", [False, True])
+@pytest.mark.fast(
+    *("squared-relu-all-layers", "hinge-hard-readout", "cross-entropy-sigmoid-all-layers"),
+    "cross-entropy-hard-readout",
+)
+@pytest.mark.parametrize("readout_only", [False, True], ids=["all-layers", "readout"])
 @pytest.mark.parametrize("kind", ["relu", "hard", "sigmoid"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_published_training_is_torchs(

@@ -80,7 +80,7 @@ def test_initialisations_have_their_variances(name: str) -> None:
     assert float(readouts.var()) == pytest.approx(1.0, rel=0.1)
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast("tanh-7", "swish-3", "cubic-2", "cubic-4")
 @pytest.mark.parametrize("dimension", [2, 3, 4, 7])
 @pytest.mark.parametrize("name", ["tanh", "swish", "cubic"])
 def test_eigenvalues_by_harmonics(name: str, dimension: int) -> None:
@@ -219,7 +219,6 @@ def test_circle_in_closed_form(name: str, n: int) -> None:
     np.testing.assert_allclose(circle_eigenvalues(phi, n), values, atol=CLOSE * values[0])
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize("n", [8, 15])
 def test_half_circle(n: int) -> None:
     for name, share in (("tanh", 0.5), ("cubic", 0.5), ("swish", 1.0)):

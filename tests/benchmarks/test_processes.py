@@ -93,7 +93,7 @@ def test_a_limit_of_time_counts_from_where_it_is_given() -> None:
     assert ended.value.reason is Reason.TIME_LIMIT
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast("crash", "fail", "panic", "fill")
 @pytest.mark.parametrize(
     ("function", "reason", "word", "code"),
     [
@@ -103,6 +103,7 @@ def test_a_limit_of_time_counts_from_where_it_is_given() -> None:
         (fill, Reason.OUT_OF_MEMORY, "4 GiB", None),
         (compute, Reason.TIME_LIMIT, "processor", -signal.SIGXCPU),
     ],
+    ids=["crash", "fail", "panic", "fill", "compute"],
 )
 def test_why_a_process_ended(
     function: Callable[[Pipe], None], reason: Reason, word: str, code: int | None

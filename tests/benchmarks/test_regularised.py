@@ -47,7 +47,7 @@ def test_real_targets() -> None:
     assert grade.lower == pytest.approx(value, rel=1e-5)
 
 
-@pytest.mark.every(4)
+@pytest.mark.fast("0-0.3-squared", "0-2.0-logistic", "0-0.3-hinge", "1-0.7-squared")
 @pytest.mark.parametrize("loss", NAMES)
 @pytest.mark.parametrize(
     ("seed", "weight"), [(0, 0.3), (0, 2.0), *((seed, 0.7) for seed in range(5))]

@@ -117,8 +117,8 @@ def test_lies_are_caught(C: float, intercept: bool) -> None:
         assert lies(replace(solution, alpha=unbalanced), problem) == ["lower"]
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize("C", [np.inf, 0.3])
+@pytest.mark.fast("l1-hard", "l2-soft", "linf-soft", "spectral-hard", "nuclear-soft")
+@pytest.mark.parametrize("C", [np.inf, 0.3], ids=["hard", "soft"])
 @pytest.mark.parametrize("name", ["l1", "l2", "linf", "spectral", "nuclear"])
 def test_lies_about_many_classes_are_caught(name: str, C: float) -> None:
     rng = np.random.default_rng(0)
@@ -239,7 +239,7 @@ ANSWERED: list[tuple[str, str, list[int]]] = [
 ]
 
 
-@pytest.mark.every(24)
+@pytest.mark.fast("auto-OPTIMAL-36", "auto-NOT_SEPARABLE-130", "working-set-OPTIMAL-40")
 @pytest.mark.parametrize(
     ("method", "status", "index"),
     [(method, status, index) for method, status, indices in ANSWERED for index in indices],

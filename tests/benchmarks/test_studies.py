@@ -35,7 +35,7 @@ def test_the_index_links_every_study() -> None:
     assert set(re.findall(r"\((\w+)/README\.md\)", text)) == names
 
 
-@pytest.mark.every(7)
+@pytest.mark.fast("daniely2020", "infinite_time")
 @each_study
 def test_the_pages_are_of_the_tables_that_are_kept(study: Study) -> None:
     """Else: python -m benchmarks STUDY page."""

@@ -394,10 +394,9 @@ def test_columns_that_underflow_prove_nothing() -> None:
 # --- candidates and problems at the ends of float64 ------------------------------------------
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize("C", [math.inf, 1.0])
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("C", [math.inf, 1.0], ids=["hard", "soft"])
+@pytest.mark.parametrize("intercept", [False, True], ids=["through-0", "intercept"])
+@pytest.mark.parametrize("classes", [2, 3], ids=["two", "three"])
 @pytest.mark.parametrize("size", [1e-310, 1e-100, 1e308])
 def test_any_candidate_has_bounds(C: float, intercept: bool, classes: int, size: float) -> None:
     """Neither warnings nor exceptions, nor bounds that contradict those of a usual candidate."""

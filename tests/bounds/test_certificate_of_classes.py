@@ -47,11 +47,24 @@ def clusters_under(
 # --- every norm, both margins ----------------------------------------------------------------
 
 
-@pytest.mark.every(5)
+@pytest.mark.fast(
+    *("classes-intercept-hard-l1", "binary-through-0-soft-l1", "binary-intercept-soft-l2"),
+    *("classes-through-0-hard-l2", "classes-through-0-soft-linf", "binary-intercept-hard-linf"),
+    *("binary-through-0-soft-l1.01", "classes-intercept-soft-l1.1", "binary-intercept-hard-l1.5"),
+    *("classes-through-0-hard-l3", "binary-intercept-soft-l3", "binary-through-0-hard-l4"),
+    *("classes-intercept-hard-l10", "binary-intercept-soft-l100"),
+    *("classes-through-0-soft-l3features", "binary-through-0-soft-l1.5gates"),
+    *("classes-intercept-soft-spectral", "binary-through-0-hard-spectral"),
+    *("binary-intercept-hard-nuclear", "classes-through-0-soft-nuclear"),
+    *("classes-through-0-hard-features", "binary-through-0-hard-maxima"),
+    *("classes-intercept-hard-groups", "binary-through-0-soft-groups"),
+    *("binary-intercept-soft-apart", "classes-through-0-soft-pergate"),
+    *("binary-through-0-soft-layers", "classes-intercept-soft-own"),
+)
 @pytest.mark.parametrize("name", NORMS)
-@pytest.mark.parametrize("C", [math.inf, 0.2])
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("C", [math.inf, 0.2], ids=["hard", "soft"])
+@pytest.mark.parametrize("intercept", [False, True], ids=["through-0", "intercept"])
+@pytest.mark.parametrize("binary", [False, True], ids=["classes", "binary"])
 def test_bounds_meet_at_the_optimum(name: str, C: float, intercept: bool, binary: bool) -> None:
     problem = clusters_under(name, C, intercept, binary=binary)
     optimum, coef, b, alpha = cvxpy_optimum(problem)

@@ -146,7 +146,7 @@ def test_proofs_agree_with_a_linear_program(
 # --- no proofs of what separates ---------------------------------------------------------------
 
 
-@pytest.mark.every(5)
+@pytest.mark.fast("0-10000.0", "0-100000.0", "0-1000000.0", "0-1700000000.0")
 @pytest.mark.parametrize("offset", [1e4, 1e5, 1e6, 1.7e9])
 @pytest.mark.parametrize("seed", range(4))
 def test_offsets_are_not_taken_for_inseparability(offset: float, seed: int) -> None:

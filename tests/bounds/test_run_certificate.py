@@ -20,7 +20,7 @@ from oracles import check_overlap, cvxpy_optimum, hold
 clusters = partial(of_clusters, 30, spread=0.2, seed=0)
 
 
-@pytest.mark.every(4)
+@pytest.mark.fast("spectral", "linf-intercept")
 @pytest.mark.parametrize(
     ("norm", "intercept", "share", "times"),
     [
@@ -33,6 +33,10 @@ clusters = partial(of_clusters, 30, spread=0.2, seed=0)
         (L1(), True, 0.7, 1.6),
         (LInf(), True, 0.75, 3.0),
         (Spectral(), True, 0.85, 1.9),
+    ],
+    ids=[
+        *("l1", "l2", "linf", "spectral"),
+        *("l2-intercept", "l1-intercept", "linf-intercept", "spectral-intercept"),
     ],
 )
 def test_steepest_descent_certifies_itself(
@@ -137,11 +141,14 @@ def test_bounds_of_a_run_bracket_the_optimum_of_cvxpy(name: str, intercept: bool
         assert found.upper >= optimum * (1 - 1e-5)
 
 
-@pytest.mark.every(5)
-@pytest.mark.parametrize("offset", [0.0, 1e3])
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("norm", [L1(), L2(), LInf()])
+@pytest.mark.fast(
+    *("l1-through-0-two-centred", "l1-intercept-three-shifted", "l2-through-0-three-shifted"),
+    *("l2-intercept-two-centred", "linf-through-0-three-centred", "linf-intercept-two-shifted"),
+)
+@pytest.mark.parametrize("offset", [0.0, 1e3], ids=["centred", "shifted"])
+@pytest.mark.parametrize("classes", [2, 3], ids=["two", "three"])
+@pytest.mark.parametrize("intercept", [False, True], ids=["through-0", "intercept"])
+@pytest.mark.parametrize("norm", [L1(), L2(), LInf()], ids=["l1", "l2", "linf"])
 def test_bounds_of_a_run_in_exact_arithmetic(
     norm: Norm, intercept: bool, classes: int, offset: float
 ) -> None:

@@ -132,7 +132,7 @@ def test_a_comparison_overwrites_nothing(shell: Shell) -> None:
     assert {file.name for file in shell.folder.iterdir()} == {"notes", "notes-2"}
 
 
-@pytest.mark.every(2)
+@pytest.mark.fast("gd-gln")
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("model", ["svm-lc", "gd-gln"])
 def test_an_interrupted_comparison_says_so(model: str, shell: Shell) -> None:
@@ -148,7 +148,6 @@ def test_an_interrupted_comparison_says_so(model: str, shell: Shell) -> None:
     assert "<dt>interrupted</dt>" in (report / "report.html").read_text()
 
 
-@pytest.mark.every(2)
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("way", ["--steps", "--limit-steps"])
 def test_an_interrupted_training_says_so(way: str, shell: Shell) -> None:
@@ -375,7 +374,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast("0-compare", "200-train", "200-sweep")
 @pytest.mark.parametrize(
     "words",
     [
@@ -383,6 +382,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "train --train-size 20 --units 2 --steps 3",
         "sweep grid.toml --workers 1",
     ],
+    ids=["compare", "train", "sweep"],
 )
 @pytest.mark.parametrize("size", [0, 200])
 def test_a_full_disk_is_one_line(words: str, size: int, shell: Shell) -> None:

@@ -54,7 +54,7 @@ def only_in(
     return found[own]
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast("l1", "linf", "spectral")
 @pytest.mark.parametrize("norm", NORMS)
 def test_linear_classifiers(norm: str) -> None:
     X, y = classes()
@@ -109,7 +109,7 @@ LIMITS: dict[str, tuple[str, float, tuple[str, ...], Callable[[], tuple[nn.Modul
 }
 
 
-@pytest.mark.every(5)
+@pytest.mark.fast("gated")
 @pytest.mark.parametrize("name", LIMITS)
 def test_limits_of_gradient_descent(name: str) -> None:
     family, degree, also, build = LIMITS[name]

@@ -38,7 +38,7 @@ def test_the_bounds_of_the_layers_are_their_own_margin_problems() -> None:
     assert known(found.farthest_layer).gap == max(layer.gap for layer in found.layers)
 
 
-@pytest.mark.every(2)
+@pytest.mark.fast("l2", "linf")
 @pytest.mark.parametrize("norm", ["l2", "linf", "spectral"])
 def test_the_direction_lowers_the_norm_and_no_margin(norm: str) -> None:
     X, module, y = random_relu()

@@ -109,7 +109,7 @@ def trained(module: nn.Module, labels: Any, steps: range) -> nn.Module:
     return module
 
 
-@pytest.mark.every(5)
+@pytest.mark.fast("LoRA, classes")
 @pytest.mark.parametrize("name", BUILDS)
 def test_gaps_are_those_of_the_leading_part_written_by_hand(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -46,7 +46,7 @@ def trained(norm: NormName) -> Callable[[nn.Module, Any], None]:
 NORMS: tuple[NormName, ...] = ("l2", "linf", "spectral", "l1")
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast("which_norm", "diagnose linf", "train spectral")
 @pytest.mark.parametrize(
     "ask",
     [compared, *map(diagnosed, NORMS), *map(trained, NORMS)],

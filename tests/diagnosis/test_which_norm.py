@@ -26,7 +26,7 @@ def solved(norm: str) -> nn.Module:
     return of(ib.solve(ib.max_margin(X, Y, norm), tol=1e-10).coef[:, 0])
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast("l2", "linf")
 @pytest.mark.parametrize("norm", NORMS)
 def test_solved_limits_of_linear_modules_are_found(norm: str) -> None:
     """The share of the maximum is 1 in the own norm; in the others it is that of the solutions."""

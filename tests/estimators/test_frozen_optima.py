@@ -48,7 +48,11 @@ def test_every_recipe_has_its_bounds() -> None:
     assert FROZEN.keys() == RECIPES.keys()
 
 
-@pytest.mark.every(2)
+@pytest.mark.fast(
+    *("gln", "gln-two-hyperplanes", "gln-soft", "l2", "l2-two-hyperplanes", "l2-ten-classes"),
+    *("shallow", "rc-soft-intercept", "max-margin-l1", "max-margin-linf"),
+    "max-margin-ten-classes-spectral",
+)
 @pytest.mark.parametrize("name", RECIPES)
 def test_optima_are_those_of_before(name: str) -> None:
     X, y = digits()

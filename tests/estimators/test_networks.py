@@ -32,7 +32,7 @@ NETWORKS: dict[str, NetworkClassifier] = {
 }
 
 
-@pytest.mark.every(4)
+@pytest.mark.fast("gln-bias", "gln-local", "relu-shared", "deep")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_learn_ten_digits(name: str, tmp_path: Path) -> None:
     X, labels = DIGITS.X, np.array([*"abcdefghij"])[DIGITS.y]

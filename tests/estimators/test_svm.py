@@ -157,7 +157,7 @@ MODELS: dict[str, MarginSVC] = {
 }
 
 
-@pytest.mark.every(4)
+@pytest.mark.fast("linf", "lasso", "nuclear", "svm-l2", "gated-relu")
 @pytest.mark.parametrize("name", MODELS)
 def test_three_classes(name: str) -> None:
     model = clone(MODELS[name]).fit(X, NAMES[Y])
@@ -240,7 +240,7 @@ WEIGHTED: dict[str, MarginSVC] = {
 }
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast("linear-three", "linf-two", "gated-two", "relu-three", "hidden-two")
 @pytest.mark.parametrize("y", [TWO, THREE], ids=["two", "three"])
 @pytest.mark.parametrize("name", WEIGHTED)
 def test_weights_are_repetitions(name: str, y: Any) -> None:

@@ -39,9 +39,13 @@ def attack(function: Kinked, n_points: int, seed: int) -> float:
     return float(function.lengths(best).max())
 
 
-@pytest.mark.every(7)
-@pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("K", [1, 3])
+@pytest.mark.fast(
+    *("0-one-output-rank1", "0-one-output-rank2", "0-one-output-rank3", "0-one-output-rank4"),
+    *("0-three-outputs-rank1", "0-three-outputs-rank2", "0-three-outputs-rank3"),
+    "0-three-outputs-rank4",
+)
+@pytest.mark.parametrize("rank", [1, 2, 3, 4, 5], ids="rank{}".format)
+@pytest.mark.parametrize("K", [1, 3], ids=["one-output", "three-outputs"])
 @pytest.mark.parametrize("seed", range(3))
 def test_oracle_is_not_beaten(rank: int, K: int, seed: int) -> None:
     function = some_function(rank, K, seed, 6 if rank > 3 else 20)
@@ -117,9 +121,11 @@ def test_lines_join_proportional_vectors() -> None:
     assert lines.sums(np.arange(5.0))[lines.line[[0, 3]]].tolist() == [5.0, 3.0]
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize("rank", [3, 4])
-@pytest.mark.parametrize("K", [1, 3])
+@pytest.mark.fast(
+    *("0-one-output-rank3", "0-one-output-rank4", "0-three-outputs-rank3", "0-three-outputs-rank4"),
+)
+@pytest.mark.parametrize("rank", [3, 4], ids="rank{}".format)
+@pytest.mark.parametrize("K", [1, 3], ids=["one-output", "three-outputs"])
 @pytest.mark.parametrize("seed", range(3))
 def test_bounds_of_any_dimension_hold(rank: int, K: int, seed: int) -> None:
     function = some_function(rank, K, seed, 8)

@@ -38,10 +38,13 @@ def over_a_grid(problem: wide.InfiniteWidthProblem, count: int) -> float:
     return float(cp.Problem(cp.Minimize(cost), constraints).solve("CLARABEL"))
 
 
-@pytest.mark.every(7)
-@pytest.mark.parametrize("C", [np.inf, 0.7])
+@pytest.mark.fast(
+    *("signs-relu-hard", "signs-leaky relu-soft", "signs-linear plus relu-soft"),
+    *("three-absolute value-soft", "three-relu-soft"),
+)
+@pytest.mark.parametrize("C", [np.inf, 0.7], ids=["hard", "soft"])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("classes", [None, 3], ids=["signs", "three"])
 def test_rank_two_against_a_grid_of_directions(
     activation: wide.Activation, C: float, classes: int | None
 ) -> None:
@@ -57,12 +60,13 @@ def test_rank_two_against_a_grid_of_directions(
     assert solution.certificate.upper == pytest.approx(value, rel=tolerance)
 
 
-@pytest.mark.every(9)
+@pytest.mark.fast("hard-relu", "soft-leaky relu", "soft-slopes")
 @pytest.mark.parametrize(
     ("activation", "classes"),
     [*((each, 2) for each in (*ACTIVATIONS, (-0.3, 0.7))), ("relu", 3), ((-0.3, 0.7), 4)],
+    ids=[*map(str, ACTIVATIONS), "slopes", "relu, three classes", "slopes, four classes"],
 )
-@pytest.mark.parametrize("C", [np.inf, 1.0])
+@pytest.mark.parametrize("C", [np.inf, 1.0], ids=["hard", "soft"])
 def test_solution_is_what_it_says(activation: wide.Activation, classes: int, C: float) -> None:
     X, y = planar(30 if classes == 2 else 15, 1, classes)
     # Two classes have a linear program, whose vertices are exact; more have an interior point.

@@ -42,7 +42,10 @@ def test_data_that_no_network_separates(X: list[list[float]], y: list[int]) -> N
     assert soft.status is Status.OPTIMAL
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast(
+    *("rank 1", "opposite inputs", "one sample", "equal samples", "rank 2 in 3 inputs"),
+    "three classes",
+)
 @pytest.mark.parametrize(
     ("X", "y"),
     [
@@ -55,6 +58,17 @@ def test_data_that_no_network_separates(X: list[list[float]], y: list[int]) -> N
         ([[1, 1], [-2, -2], [3, 3], [0, 1]], [0, 1, 0, 2]),
         ([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0]], [0, 1, 2, 0]),
         (np.repeat([[1.0, 0], [0, 1], [1, 1]], 3, axis=0), np.repeat([0, 1, 2], 3)),
+    ],
+    ids=[
+        "rank 1",
+        "opposite inputs",
+        "one sample",
+        "equal samples",
+        "rank 2 in 3 inputs",
+        "checkerboard",
+        "three classes",
+        "three classes of rank 2",
+        "three classes, equal samples",
     ],
 )
 def test_degenerate_positions(X: ArrayLike, y: ArrayLike) -> None:
@@ -162,7 +176,7 @@ def test_inputs_on_one_axis_of_very_different_sizes(seed: int) -> None:
     assert certificate.gap < GAP
 
 
-@pytest.mark.every(4)
+@pytest.mark.fast("0", "4")
 @pytest.mark.parametrize("seed", range(8))
 def test_two_inputs_of_nearly_one_direction(seed: int) -> None:
     """Each unit is orthogonal to the other input: norm (|x| + |z|) / |x cross z|."""

@@ -231,9 +231,22 @@ def built(name: str, dtype: torch.dtype, *, training: bool) -> tuple[nn.Module, 
     return module, inputs, labels
 
 
-@pytest.mark.every(7)
+@pytest.mark.fast(
+    *("diagnose-shared-float64", "diagnose-spectral norm by hooks-float32"),
+    *(f"stationarity-{name}-float64" for name in MODULES),
+    *("Recorder-hooks-float64", "Recorder-backward hooks-float64"),
+    *("Recorder-modes-float32", "Recorder-recurrent-float64"),
+    *("train_to_limit-tied-float64", "train_to_limit-parametrised-float64"),
+    *("train_to_limit-weight norm-float64", "train_to_limit-batch norm-float64"),
+    *("train_to_limit-buffers-float64", "train_to_limit-backward hooks-float64"),
+    *("train_to_limit-partly frozen-float64", "train_to_limit-modes-float64"),
+    "train_to_limit-hooks-float32",
+    "train_to_limit in linf-weight norm by hooks-float64",
+    "train_to_limit in linf-partly frozen-float64",
+    "train_to_limit in linf-spectral norm-float32",
+)
 @pytest.mark.filterwarnings("ignore:.*(deprecated|backward hook)")
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
 @pytest.mark.parametrize(
     ("function", "name"),
     [
@@ -310,7 +323,6 @@ def twice(first: Tensor, last: Tensor) -> nn.Module:
     )
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["shared", "tied"])
 def test_what_is_shared_is_one_parameter(name: str) -> None:
     module, inputs, labels = built(name, torch.float64, training=False)

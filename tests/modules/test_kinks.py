@@ -42,7 +42,7 @@ def best_of(module: nn.Module, X: Array, y: Any, norm: str = "l2") -> Multiplier
     return Subject.of(margins_of(module, X, y)).measure(PARAMETER_NORMS[norm])
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast("0.2")
 @pytest.mark.parametrize("c", [0.2, 0.5, 0.8])
 def test_a_kkt_point_on_kinks_is_one_across_them(c: float) -> None:
     module, X, y = at_a_kkt_point(c)

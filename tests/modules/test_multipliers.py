@@ -19,7 +19,11 @@ from implicit_bias.solvers import solve
 from modules.programs import CASES, NORMS, D, by_cvxpy, check, labelled, relu, scaled
 
 
-@pytest.mark.every(7)
+@pytest.mark.fast(
+    *("l2-relu-binary", "l1-relu-classes", "linf-mixed-binary", "spectral-relu-binary"),
+    *("nuclear-pooled-binary", "sum-of-spectral-relu-binary", "max-of-l2-mixed-classes"),
+    "mixed-relu-binary",
+)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("norm", NORMS)
 def test_the_best_multipliers_are_those_of_brute_force(name: str, norm: str) -> None:

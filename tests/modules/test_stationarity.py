@@ -161,7 +161,7 @@ def test_a_certificate_without_multipliers() -> None:
     assert found.certificate.lower == pytest.approx(solution.certificate.lower)
 
 
-@pytest.mark.every(5)
+@pytest.mark.fast("40-0", "60-0")
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("width", [40, 60])
 def test_the_bounds_hold_for_any_network_that_separates(width: int, seed: int) -> None:
@@ -289,7 +289,7 @@ def test_the_gap_is_that_of_the_svm_on_the_gradients(name: str) -> None:
     assert found.norm * np.sqrt(1 - found.gap) == pytest.approx(optimum, rel=1e-6)
 
 
-@pytest.mark.every(5)
+@pytest.mark.fast("0.001-gln", "30.0-gln-deep", "0.001-relu-deep")
 @pytest.mark.parametrize("name", ["gln", "gln-deep", "relu-deep"])
 @pytest.mark.parametrize("scale", [1e-3, 30.0])
 def test_scale_invariance(name: str, scale: float) -> None:

@@ -322,7 +322,11 @@ def check(name: str, rng: np.random.Generator) -> None:
         assert mpfr(bound) * DIGITS >= dual(moved(V, sign * radius))
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast(
+    *("l1", "l2", "linf", "lp1.5", "lp1.0000000000000002", "lp1e+16", "schatten1.5"),
+    *("schatten1e+16", "features", "linf-of-features", "l1-of-gates", "largest-l1"),
+    *("nuclear-per-gate", "layers", "gates", "gates-apart", "own"),
+)
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", CASES)
 def test_bounds_are_above_the_exact_norms(name: str) -> None:

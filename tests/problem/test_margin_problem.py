@@ -48,7 +48,11 @@ def test_products_against_loops(problem: MarginProblem) -> None:
     close(problem.group_norms(coef), oracles.loop_group_norms(problem, coef))
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast(
+    *("gln", "gln-four-contexts", "gated-relu", "sigmoid-gates", "shallow-gln", "linear"),
+    *("dense-gates", "sparse-gates", "one-group", "one-column-a-group", "dead-group", "svm-l2"),
+    *("svm-l2-four-contexts", "rank-deficient-x", "one-class", "scaled-down", "scaled-up"),
+)
 def test_gram_against_loops(problem: MarginProblem) -> None:
     """Q_g[n, m] = y_n y_m <x_n, x_m> z_g(n)' z_g(m)."""
     Z = dense(problem.gates)

@@ -103,7 +103,7 @@ def test_pictures_of_a_report_stay_until_another_is_written(tmp_path: Path) -> N
 # --- the page ------------------------------------------------------------------------------------
 
 
-@pytest.mark.every(2)
+@pytest.mark.fast("digits")
 @pytest.mark.parametrize("name", ["digits", "plane"])
 def test_a_page_is_safe_self_contained_and_described(
     name: str, request: pytest.FixtureRequest

@@ -79,8 +79,8 @@ def test_an_intercept_absorbs_offsets_behind_a_constant_gate(name: str, gate: fl
 # --- ill-conditioned data --------------------------------------------------------------------
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.fast("inf-raw", "inf-with-constant", "0.0001-with-constant")
+@pytest.mark.parametrize("constant", [False, True], ids=["raw", "with-constant"])
 @pytest.mark.parametrize("C", [np.inf, 1e-4, 1.0, 1e4])
 def test_raw_breast_cancer(C: float, constant: bool) -> None:
     data = load_breast_cancer()
@@ -92,9 +92,9 @@ def test_raw_breast_cancer(C: float, constant: bool) -> None:
         assert not constant or certificate.upper < 24706.2436
 
 
-@pytest.mark.every(4)
+@pytest.mark.fast("1e4-0", "1e6-0", "1e8-0")
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("exponent", range(4, 9))
+@pytest.mark.parametrize("exponent", range(4, 9), ids="1e{}".format)
 def test_offsets(exponent: int, seed: int) -> None:
     """Primal right to 1e-9, up to the rounding of the data's products: margins of 1 from 1e8."""
     rng = np.random.default_rng(seed)
@@ -118,9 +118,13 @@ def test_inseparable_data_with_a_large_C(factor: float) -> None:
     assert_optimal(cases.plain(X, y, factor / problem.scale), 1e-6)
 
 
-@pytest.mark.every(5)
+@pytest.mark.fast("samples-0", "features-0", "groups-0")
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize(("what", "decades"), [("samples", 12), ("features", 6), ("groups", 6)])
+@pytest.mark.parametrize(
+    ("what", "decades"),
+    [("samples", 12), ("features", 6), ("groups", 6)],
+    ids=["samples", "features", "groups"],
+)
 def test_wide_ranges(what: str, decades: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem = cases.build(cases.cloud(), cases.gln())
@@ -166,7 +170,7 @@ def test_two_features_and_a_small_C() -> None:
     assert_optimal(cases.plain(X, y, 2.8e-4), 1e-6)
 
 
-@pytest.mark.every(6)
+@pytest.mark.fast("hard-1e4", "soft-1e4")
 @pytest.mark.parametrize("n", [10_000, 100_000, 1_000_000], ids=["1e4", "1e5", "1e6"])
 @pytest.mark.parametrize("C", [np.inf, 1.0], ids=["hard", "soft"])
 def test_many_samples(C: float, n: int) -> None:
@@ -174,7 +178,7 @@ def test_many_samples(C: float, n: int) -> None:
     assert_optimal(cases.plain(X, y, C), 1e-6)
 
 
-@pytest.mark.every(4)
+@pytest.mark.fast("0.01-l2-1e-10", "0.1-nuclear-1e-10", "1.0-spectral-1e-08")
 @pytest.mark.parametrize(("norm", "gap"), [("l2", 1e-10), ("nuclear", 1e-10), ("spectral", 1e-8)])
 @pytest.mark.parametrize("C", [0.01, 0.1, 1.0])
 def test_soft_margins_of_many_classes_keep_their_digits(C: float, norm: str, gap: float) -> None:

@@ -60,7 +60,10 @@ def test_idle_samples_change_nothing(
     same(split, whole)
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast(
+    *("gln-for-long", "sparse-gates-hardly", "svm-l2-for-long", "small-margin-hardly"),
+    "soft-large-c-for-long",
+)
 @pytest.mark.parametrize("coarse", [0.9, 1e-6], ids=["hardly", "for-long"])
 @pytest.mark.parametrize("name", ["gln", "sparse-gates", "svm-l2", "small-margin", "soft-large-c"])
 def test_the_float32_phase_changes_nothing(name: str, coarse: float) -> None:
@@ -114,7 +117,10 @@ def test_soft_margins_go_on_in_float64(seed: int) -> None:
     assert_optimal(solve(problem, "interior-point"), 1e-6)
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast(
+    *("gln", "gated-relu", "sigmoid-gates", "linear", "sparse-gates", "one-group", "svm-l2"),
+    *("one-class", "small-margin"),
+)
 @pytest.mark.parametrize("name", cases.HARD)
 def test_float32_alone_claims_nothing_false(name: str) -> None:
     """A loose tolerance ends within the float32 phase; the certificate is of float64."""

@@ -108,7 +108,10 @@ def test_random_problems(
     check_overlap(found.certificate, known.certificate, 1e-12)
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast(
+    *("feature-space-l2", "feature-space-linf", "working-set-nuclear", "working-set-spectral"),
+    *("interior-point-l2", "interior-point-linf"),
+)
 @pytest.mark.parametrize("norm", ["l2", "nuclear", "spectral", "linf"])
 @pytest.mark.parametrize("solver", ["feature-space", "working-set", "interior-point"])
 def test_inputs_that_are_all_0_leave_offsets_alone(norm: str, solver: str) -> None:

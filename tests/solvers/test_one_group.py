@@ -63,7 +63,6 @@ CASES = {
 }
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize("name", CASES)
 def test_it_agrees_with_the_interior_point(name: str) -> None:
     problem = CASES[name]

@@ -111,9 +111,9 @@ def test_answers_are_those_in_memory_under_every_norm(K: int, norm: str, interce
     agrees(*clouds(20_000, 6, K), norm, intercept=intercept, chunk=3000)
 
 
-@pytest.mark.every(4)
-@pytest.mark.parametrize("K", [2, 4])
-@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.fast("through-0-two", "intercept-four")
+@pytest.mark.parametrize("K", [2, 4], ids=["two", "four"])
+@pytest.mark.parametrize("intercept", [False, True], ids=["through-0", "intercept"])
 def test_what_does_not_separate_is_proven(K: int, intercept: bool) -> None:
     X, y = clouds(2500, 4, K, separable=False)
     found = solve_out_of_core(da.from_array(X, chunks=(600, -1)), y, intercept=intercept)
@@ -161,8 +161,7 @@ def test_limits_end_with_bounds_that_hold() -> None:
     assert small.certificate.lower <= optimum.upper
 
 
-@pytest.mark.every(2)
-@pytest.mark.parametrize("in_a_pass", [False, True])
+@pytest.mark.parametrize("in_a_pass", [False, True], ids=["after-a-round", "in-a-pass"])
 def test_time_is_a_limit(monkeypatch: pytest.MonkeyPatch, in_a_pass: bool) -> None:
     """After a round; and between two blocks, of which no further one is read."""
     X, y = clouds(6000, 4, 2)

@@ -73,7 +73,11 @@ SHAPES: dict[str, Callable[[], MarginProblem]] = {
 }
 
 
-@pytest.mark.every(4)
+@pytest.mark.fast(
+    *("rows-one-sample", "features-one-group-of-width-150", "rows-one-hot-group-of-width-1000"),
+    *("working-set-200-groups", "rows-more-groups-than-samples", "features-constant-columns"),
+    "working-set-1000-duplicated-rows",
+)
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("solver", cases.NATIVE)
 def test_shapes(name: str, solver: str) -> None:
@@ -93,7 +97,10 @@ def unscaled(size: tuple[int, int], C: float) -> float:
     return solve(problem, tol=cases.SOLVE_TOL).certificate.upper
 
 
-@pytest.mark.every(7)
+@pytest.mark.fast(
+    *("hard-rows-1e-6", "soft-working-set-1e-6", "soft-rows-1e-39", "hard-rows-1e39"),
+    *("hard-features-1e-39", "soft-working-set-1e39", "hard-feature-space-1e-39"),
+)
 @pytest.mark.parametrize(
     ("solver", "factor", "size", "tol"),
     [
@@ -101,8 +108,12 @@ def unscaled(size: tuple[int, int], C: float) -> float:
         # beyond the range of float32
         *product(cases.METHODS, (1e-39, 1e39), [(30, 6)], [1e-6]),
     ],
+    ids=[
+        *map("-".join, product(cases.NATIVE, ("1e-6", "1e6"))),
+        *map("-".join, product(cases.METHODS, ("1e-39", "1e39"))),
+    ],
 )
-@pytest.mark.parametrize("C", [np.inf, 0.3])
+@pytest.mark.parametrize("C", [np.inf, 0.3], ids=["hard", "soft"])
 def test_scaled_inputs(
     C: float, solver: str, factor: float, size: tuple[int, int], tol: float
 ) -> None:
@@ -181,7 +192,7 @@ def test_conflicts_among_20000_samples_are_proven() -> None:
 # --- Ctrl-C ----------------------------------------------------------------------------------
 
 
-@pytest.mark.every(2)
+@pytest.mark.fast("1-rows", "3-features", "1-working-set", "3-feature-space")
 @pytest.mark.parametrize("solver", cases.METHODS)
 @pytest.mark.parametrize("step", [1, 3])
 def test_ctrl_c_while_reporting(solver: str, step: int) -> None:

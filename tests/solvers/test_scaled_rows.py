@@ -95,7 +95,12 @@ def gram(problem: MarginProblem, group: int) -> Array:
     return (yX @ yX.T) * (Z @ Z.T)
 
 
-@pytest.mark.every(4)
+@pytest.mark.fast(
+    *("gln", "gated-relu", "sigmoid-gates", "linear", "sparse-gates", "one-group", "dead-group"),
+    *("svm-l2", "rank-deficient-x", "one-class", "scaled-up", "soft-linear", "constant-inputs"),
+    *("all-inputs-constant", "one-hot-narrow", "one-hot-times-minus-2", "mixed-sums"),
+    *("scattered-columns-soft", "never-on"),
+)
 @pytest.mark.parametrize("name", CASES)
 def test_products_of_two_classes_by_definition(name: str) -> None:
     problem, scaled = case(name)

@@ -90,8 +90,12 @@ ROWS = [
 ]
 
 
-def table(rows: Sequence[Row]) -> list[tuple[object, ...]]:
-    return [(row.method, name, row.asked, row.reached) for row in rows for name in row.names]
+def table(rows: Sequence[Row]) -> list[Any]:
+    return [
+        pytest.param(row.method, name, row.asked, row.reached, id=f"{row.method}-{name}")
+        for row in rows
+        for name in row.names
+    ]
 
 
 # Other people's solvers, with what they are asked for.
@@ -103,12 +107,17 @@ EXTERNAL: list[tuple[str, Names, float]] = [
     ("scs", cases.HANDFUL, 1e-5),
     ("scs", ["nuclear"], 1e-4),
     ("osqp", LINES, 1e-7),
-    *((solver, FIVE, 1e-6) for solver in ("ecos", "scs")),
+    ("ecos", [name for name in FIVE if name not in cases.HANDFUL], 1e-6),
+    ("scs", FIVE, 1e-6),
 ]
 
 
-def named(rows: Sequence[tuple[str, Names, float]]) -> list[tuple[str, str, float]]:
-    return [(method, name, tol) for method, names, tol in rows for name in names]
+def named(rows: Sequence[tuple[str, Names, float]]) -> list[Any]:
+    return [
+        pytest.param(method, name, tol, id=f"{method}-{name}-{tol:.0e}")
+        for method, names, tol in rows
+        for name in names
+    ]
 
 
 def is_external(method: str) -> bool:
@@ -119,7 +128,26 @@ def solved(problem: MarginProblem, method: str, tol: float, **options: Any) -> S
     return solve(problem, **asked(method, tol, **options))
 
 
-@pytest.mark.every(11)
+@pytest.mark.fast(
+    *("rows-gln", "rows-sparse-gates", "rows-svm-l2", "rows-dead-group", "rows-one-class"),
+    *("rows-soft-large-c", "rows-gln+intercept", "rows-soft-linear+intercept"),
+    *("rows-features-binary", "rows-apart-soft", "rows-nuclear-two", "rows-spectral-intercept"),
+    *("rows-l1-intercept", "rows-linf-soft-intercept", "rows-maxima", "rows-l3-binary"),
+    *("rows-l1.1-soft-intercept", "rows-l1.5gates-gated", "rows-l3features"),
+    *("rows-pergate-intercept", "rows-l2-weights", "features-gln", "features-svm-l2"),
+    *("features-soft-not-separable", "features-linear+intercept", "features-l2-soft-intercept"),
+    *("features-groups", "features-spectral-soft", "features-linf", "features-l1.5-gated"),
+    *("features-pergate", "features-features-binary-weights", "working-set-sparse-gates"),
+    *("working-set-soft-svm-l2", "working-set-gln-four-contexts+intercept"),
+    *("working-set-features-binary", "working-set-linf", "working-set-l3-binary"),
+    *("working-set-spectral-binary", "working-set-pergate-soft-intercept"),
+    *("working-set-l2-binary-weights", "feature-space-linear", "feature-space-dead-group"),
+    *("feature-space-soft-svm-l2", "feature-space-gln+intercept"),
+    *("feature-space-nuclear-intercept", "feature-space-groups"),
+    *("feature-space-spectral-binary-weights", "one-group-l2-binary-weights"),
+    *("one-group-l2-weights-intercept", "highs-l1", "highs-linf-intercept", "highs-linf-soft"),
+    *("highs-maxima", "highs-l1-binary-intercept", "highs-l1-binary-weights-intercept"),
+)
 @pytest.mark.parametrize(("method", "name", "tol", "reach"), table(ROWS))
 def test_every_solver_finds_the_optimum(method: str, name: str, tol: float, reach: float) -> None:
     problem = cases.separable(name)
@@ -154,7 +182,20 @@ def test_every_solver_finds_the_optimum(method: str, name: str, tol: float, reac
         np.testing.assert_allclose(problem.decision(found.coef), other, atol=cases.DECISION_ATOL)
 
 
-@pytest.mark.every(11)
+@pytest.mark.fast(
+    *("clarabel-gln-1e-09", "clarabel-sparse-gates-1e-09", "clarabel-linear-1e-09"),
+    *("clarabel-svm-l2-1e-09", "clarabel-soft-linear-1e-09", "clarabel-soft-not-separable-1e-09"),
+    *("clarabel-soft-svm-l2-1e-09", "clarabel-gln+intercept-1e-09"),
+    *("clarabel-linear+intercept-1e-09", "clarabel-svm-l2+intercept-1e-09"),
+    *("clarabel-soft-xor+intercept-1e-09", "clarabel-soft-linear+intercept-1e-09"),
+    *("clarabel-soft-tiny-c+intercept-1e-09", "clarabel-l2-binary-weights-1e-05"),
+    *("clarabel-features-weights-intercept-1e-05", "clarabel-l1-binary-weights-1e-05"),
+    *("clarabel-linf-binary-weights-intercept-1e-05", "clarabel-spectral-weights-1e-05"),
+    *("clarabel-nuclear-binary-weights-1e-05", "ecos-gln-1e-06", "ecos-sparse-gates-1e-06"),
+    *("ecos-svm-l2-1e-06", "ecos-soft-not-separable-1e-06", "ecos-dead-group-1e-06"),
+    *("scs-gln-1e-05", "scs-soft-not-separable-1e-05", "scs-nuclear-1e-04", "scs-svm-l2-1e-06"),
+    *("scs-linear-n-greater-d-1e-06", "osqp-one-group-1e-07", "osqp-svm-l2-1e-07"),
+)
 @pytest.mark.parametrize(("method", "name", "tol"), named(EXTERNAL))
 def test_what_an_external_solver_finds_is_judged_by_its_bounds(
     method: str, name: str, tol: float
@@ -168,7 +209,12 @@ def test_what_an_external_solver_finds_is_judged_by_its_bounds(
     assert name not in FIVE or found.certificate.gap <= SAME_PROGRAM
 
 
-@pytest.mark.every(6)
+@pytest.mark.fast(
+    *("l2-soft-intercept", "features", "groups", "apart-soft", "nuclear-intercept"),
+    *("spectral-gated-soft", "l1-intercept", "linf-soft", "maxima", "l1-binary-intercept"),
+    *("pergate-intercept", "l3-binary", "l1.1-soft-intercept", "l1.5gates-gated", "l3features"),
+    *("l2-weights", "spectral-binary-weights"),
+)
 @pytest.mark.parametrize("name", [*THREE, *POWERS, *cases.WEIGHTED])
 def test_the_optimum_under_any_norm_is_cvxpys(name: str) -> None:
     problem, tol = cases.separable(name), 1e-5 if name in POWERS else 1e-7
@@ -195,7 +241,17 @@ TWINS: list[tuple[str, Names, float]] = [
 ]
 
 
-@pytest.mark.every(17)
+@pytest.mark.fast(
+    *("rows-gln-1e-08", "rows-gln+intercept-1e-08", "rows-nuclear-1e-06", "rows-linf-1e-06"),
+    *("features-gated-relu+intercept-1e-08", "features-l3-1e-06"),
+    *("working-set-gln+intercept-1e-08", "working-set-linf-1e-06"),
+    *("working-set-l2-intercept-1e-06", "feature-space-svm-l2-1e-08"),
+    *("feature-space-svm-l2+intercept-1e-08", "feature-space-spectral-1e-06", "highs-l1-1e-06"),
+    *("highs-l1-intercept-1e-06", "clarabel-gln-1e-08", "clarabel-linear-1e-06"),
+    *("clarabel-gln+intercept-1e-06", "clarabel-svm-l2+intercept-1e-06"),
+    *("clarabel-l2-intercept-1e-06", "ecos-linear-1e-08", "osqp-svm-l2-1e-06"),
+    "scs-one-group-1e-06",
+)
 @pytest.mark.parametrize(("method", "name", "tol"), named(TWINS))
 def test_twins_are_not_separable(method: str, name: str, tol: float) -> None:
     """What an external solver says of them is no proof, and no separator."""
@@ -208,7 +264,7 @@ def test_twins_are_not_separable(method: str, name: str, tol: float) -> None:
         oracles.check_gordan(twin, found)
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast("gln", "linear")
 @pytest.mark.parametrize("name", cases.HANDFUL[:6])
 def test_near_twins_have_no_separator_that_float64_can_tell(name: str) -> None:
     problem = cases.near_twin(name)
@@ -254,7 +310,10 @@ HOPELESS: dict[str, tuple[Callable[[float], MarginProblem], list[int]]] = {
 }
 
 
-@pytest.mark.every(4)
+@pytest.mark.fast(
+    *("rows-gates-off", "features-opposite-duplicate", "working-set-xor", "features-random-labels"),
+    *("rows-random-labels-gln", "rows-random-labels-sigmoid", "working-set-random-labels-l2"),
+)
 @pytest.mark.parametrize("name", HOPELESS)
 @pytest.mark.parametrize("solver", cases.NATIVE)
 def test_hopeless_data(name: str, solver: str) -> None:
@@ -270,7 +329,9 @@ def test_hopeless_data(name: str, solver: str) -> None:
     assert not samples or set(np.flatnonzero(found.alpha)) == set(samples)
 
 
-@pytest.mark.every(4)
+@pytest.mark.fast(
+    *("clarabel-gates-off", "clarabel-random-labels-l2", "ecos-opposite-duplicate", "ecos-xor"),
+)
 @pytest.mark.parametrize("name", HOPELESS)
 @pytest.mark.parametrize("solver", ["clarabel", "ecos"])
 def test_no_external_solver_separates_hopeless_data(name: str, solver: str) -> None:
@@ -280,7 +341,11 @@ def test_no_external_solver_separates_hopeless_data(name: str, solver: str) -> N
     assert found.certificate.upper == np.inf
 
 
-@pytest.mark.every(10)
+@pytest.mark.fast(
+    *("rows-gates-off-0.001", "rows-random-labels-1.0", "features-opposite-duplicate-1000.0"),
+    *("features-random-labels-gln-1.0", "working-set-xor-1000.0"),
+    *("features-random-labels-sigmoid-0.001", "rows-random-labels-l2-1000.0"),
+)
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("name", HOPELESS)
 @pytest.mark.parametrize("solver", cases.NATIVE)
@@ -331,7 +396,13 @@ LIMITS: list[tuple[str, int, Names]] = [
 ]
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast(
+    *("gln-rows-1", "sparse-gates-rows-3", "svm-l2-rows-5", "soft-not-separable-rows-2"),
+    *("gln-features-1", "sparse-gates-features-3", "svm-l2-features-5"),
+    *("soft-not-separable-features-2", "gln-working-set-2", "soft-not-separable-working-set-2"),
+    *("svm-l2-feature-space-2", "soft-not-separable-feature-space-2", "svm-l2-clarabel-2"),
+    *("soft-not-separable-clarabel-2", "gln-ecos-2", "sparse-gates-ecos-2", "gln-scs-30"),
+)
 @pytest.mark.parametrize(
     ("name", "method", "limit"),
     [(name, method, limit) for method, limit, names in LIMITS for name in names],

@@ -11,7 +11,10 @@ from implicit_bias.solvers.base import Start
 from oracles import check_signs
 
 
-@pytest.mark.every(11)
+@pytest.mark.fast(
+    *("gln-0.0", "gln-0.01", "sparse-gates-0.01", "linear-0.0", "svm-l2-0.01"),
+    *("soft-not-separable-0.01", "soft-large-c-0.0"),
+)
 @pytest.mark.parametrize("noise", [0.0, 0.01])
 @pytest.mark.parametrize("name", cases.SEPARABLE)
 def test_from_the_solution_with_other_inputs(name: str, noise: float) -> None:
@@ -60,7 +63,7 @@ def test_a_start_whose_bounds_are_far_apart_is_not_used() -> None:
     np.testing.assert_array_equal(found.coef, cold.coef)
 
 
-@pytest.mark.every(8)
+@pytest.mark.fast("gln", "sparse-gates", "svm-l2")
 @pytest.mark.parametrize("name", cases.HARD)
 def test_data_that_are_not_separable_are_proven_so(name: str) -> None:
     found = solve(cases.twin(name), start=cases.best(name))

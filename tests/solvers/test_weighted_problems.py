@@ -20,7 +20,7 @@ TWO, THREE = cases.separable("l2-binary-weights-intercept"), cases.separable("l2
 N = TWO.n_samples
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast("auto-gln", "working-set-units", "ecos-gln")
 @pytest.mark.parametrize("gating", [cases.gln(3), cases.units(3)], ids=["gln", "units"])
 @pytest.mark.parametrize("solver", ["auto", "working-set", "ecos"])
 def test_gated_programs_take_weights(solver: str, gating: Callable[[Array], Gating]) -> None:
@@ -36,7 +36,10 @@ def test_gated_programs_take_weights(solver: str, gating: Callable[[Array], Gati
 # --- what it equals ------------------------------------------------------------------------------
 
 
-@pytest.mark.every(11)
+@pytest.mark.fast(
+    *("l2-binary-weights", "features-binary-weights-intercept", "l1-binary-weights-intercept"),
+    *("linf-weights", "spectral-binary-weights", "nuclear-binary-weights-intercept"),
+)
 @pytest.mark.parametrize("name", cases.WEIGHTED)
 def test_a_sample_twice_has_twice_the_weight(name: str) -> None:
     problem = cases.separable(name)

@@ -29,7 +29,10 @@ def decimal_log_loss(name: str, margin: float) -> Decimal:
         return (1 + tail).ln().ln() if name == "logistic" else tail.ln()
 
 
-@pytest.mark.every(3)
+@pytest.mark.fast(
+    *("-750.0-logistic", "-750.0-exponential", "-1e-09-logistic", "7.0-logistic"),
+    *("19.999999-logistic", "20.0-logistic", "40.0-exponential", "900.0-logistic"),
+)
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("margin", MARGINS)
 def test_log_loss_with_many_digits(name: str, margin: float) -> None:

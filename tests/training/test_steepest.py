@@ -69,7 +69,7 @@ def test_steps_by_hand(norm: NormName) -> None:
         state = following
 
 
-@pytest.mark.every(9)
+@pytest.mark.fast("l2-own-loss", "linf-classes")
 @pytest.mark.parametrize(
     ("norm", "classes", "excess", "loss"),
     [
@@ -77,6 +77,12 @@ def test_steps_by_hand(norm: NormName) -> None:
         ("l2", 1, 0.003, OWN_LOSS),
         *((norm, 1, 0.04, "cross-entropy") for norm in NORMS),
         *((norm, 4, 0.04, "cross-entropy") for norm in NORMS),
+    ],
+    ids=[
+        "l2-exponential",
+        "l2-own-loss",
+        *(f"{norm}-cross-entropy" for norm in NORMS),
+        *(f"{norm}-classes" for norm in NORMS),
     ],
 )
 def test_a_linear_module_converges_to_the_certified_maximum_margin(
@@ -95,8 +101,12 @@ def test_a_linear_module_converges_to_the_certified_maximum_margin(
     assert math.isnan(last.gates_changed)
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize(("norm", "goal"), [("l2", 0.4), ("linf", 0.6), ("spectral", 0.3)])
+@pytest.mark.fast("l2")
+@pytest.mark.parametrize(
+    ("norm", "goal"),
+    [("l2", 0.4), ("linf", 0.6), ("spectral", 0.3)],
+    ids=["l2", "linf", "spectral"],
+)
 def test_a_network_nears_a_kkt_point_of_its_own_norm(norm: NormName, goal: float) -> None:
     config = LimitConfig(steps=1000, norm=norm, record=5)
     result = train_to_limit(two_layers(), X4, LABELS, config, stop_at_gap=goal)
