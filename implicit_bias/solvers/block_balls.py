@@ -56,7 +56,7 @@ from implicit_bias.norms.blocks import OverBlocks
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Answer, Start
 from implicit_bias.solvers.cones.matrices import cholesky, relative_eigenvalues, symmetric
-from implicit_bias.solvers.iteration import Breakdown, NativeSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.iteration import Breakdown, NativeSolver, Run, Steps, zero_answer
 
 # Most rows and columns of a block, together, whose singular values are bounded.
 LARGEST_ORDER = 512
@@ -295,7 +295,7 @@ class _CentralPath(Run):
         assert isinstance(problem.norm, OverBlocks)
         self.solver, self.problem, self.norm = solver, problem, problem.norm
         self.J = torch.tensor(problem.X * problem.y[:, None], device=solver.device)
-        self._best = nothing_yet(problem)
+        self._best = zero_answer(problem)
 
     def answer(self) -> Answer:
         """Return what attains the best bounds."""

@@ -43,7 +43,7 @@ from implicit_bias.solvers.base import (
     Start,
     no_report,
 )
-from implicit_bias.solvers.iteration import nothing_yet
+from implicit_bias.solvers.iteration import zero_answer
 from implicit_bias.solvers.linear_program import gordan
 
 try:
@@ -195,7 +195,7 @@ class CvxpySolver(ExternalSolver):
             said = program.status
             iterations = int(program.solver_stats.num_iters or 0)
 
-        answer = nothing_yet(problem)
+        answer = zero_answer(problem)
         status = Status.NUMERICAL_TROUBLE
         if said == cp.OPTIMAL:
             status = Status.OPTIMAL

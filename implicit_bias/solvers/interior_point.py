@@ -71,7 +71,7 @@ from implicit_bias.solvers.cones import (
     SpectralCone,
     class_cone,
 )
-from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps, zero_answer
 from implicit_bias.solvers.newton import (
     FeatureNewton,
     FixedRadiusRowNewton,
@@ -273,7 +273,7 @@ class InteriorPoint(RowSolver):
         system = self.system
         seconds_per_step = 0.0
         if system == "auto" or self.max_seconds is not None:
-            sizes = costs.Sizes.of(problem).of_rows(len(rows))
+            sizes = costs.Sizes.of(problem).with_rows(len(rows))
             kind = costs.kind_of(problem)
             if system == "auto":
                 system = costs.cheaper_system(sizes, kind, hard=problem.hard_margin)
@@ -318,7 +318,7 @@ class CentralPath(Run):
         self.cone_type = cone
         self.newton_type = newton
         self.layout = cone.layout(problem, rows)
-        self.found = nothing_yet(problem)  # in an earlier precision
+        self.found = zero_answer(problem)  # in an earlier precision
         self.scaled: ScaledProblem | None = None
 
     def reset_bounds(self, scaled: ScaledProblem) -> None:
@@ -335,8 +335,8 @@ class CentralPath(Run):
         if self.scaled is None:
             return self.found
         if self.primal is None:
-            nothing = nothing_yet(self.layout.problem)
-            return replace(nothing, alpha=self.scaled.alpha(self.alpha))
+            zero = zero_answer(self.layout.problem)
+            return replace(zero, alpha=self.scaled.alpha(self.alpha))
         return self.scaled.answer(self.alpha, *self.primal)
 
     def stages(self) -> list[Stage]:

@@ -53,7 +53,7 @@ from implicit_bias.problem.euclidean import euclidean_form
 from implicit_bias.problem.gating import dense
 from implicit_bias.problem.masked_gram import mask_into
 from implicit_bias.solvers.base import Answer, Start
-from implicit_bias.solvers.iteration import NativeSolver, RowSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.iteration import NativeSolver, RowSolver, Run, Steps, zero_answer
 from implicit_bias.solvers.scaled_rows import TINY
 from implicit_bias.solvers.scaling import Layout, ScaledProblem
 
@@ -210,7 +210,7 @@ class _Exchanges(Run):
         if self._fallback is not None:
             return self._fallback.answer()
         if self.primal is None:
-            return nothing_yet(self.problem)
+            return zero_answer(self.problem)
         # A limit may have come before few rows were wrong.
         if self.ungraded is not None:
             self._grade(self.ungraded)

@@ -40,7 +40,7 @@ from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.constraints import Integers, spread, worst_rows
 from implicit_bias.problem.gating import NoGates
 from implicit_bias.solvers.base import BoundsAt, OnProgress, Solution, check_report, no_report
-from implicit_bias.solvers.iteration import follow, nothing_yet
+from implicit_bias.solvers.iteration import follow, zero_answer
 from implicit_bias.solvers.rounds import Exchange, Rounds
 from implicit_bias.solvers.solve import solve
 
@@ -290,7 +290,7 @@ class _BlockRounds(Rounds):
         deadline: Deadline,
     ) -> None:
         self.problem = problem_on(first)
-        super().__init__(nothing_yet(self.problem), tolerance)
+        super().__init__(zero_answer(self.problem), tolerance)
         self.blocks = blocks
         self.problem_on = problem_on
         self.working = first

@@ -31,7 +31,7 @@ from implicit_bias.bounds.certificate import Status, primal_bound
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.constraints import Integers, worst_rows
 from implicit_bias.solvers.base import Answer
-from implicit_bias.solvers.iteration import Run, Steps, nothing_yet
+from implicit_bias.solvers.iteration import Run, Steps, zero_answer
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class RowRounds(Rounds):
     margins: Array
 
     def __init__(self, problem: MarginProblem, tolerance: float) -> None:
-        super().__init__(nothing_yet(problem), tolerance)
+        super().__init__(zero_answer(problem), tolerance)
         self.problem = problem
         self.constraints = problem.constraints
 

@@ -161,7 +161,7 @@ class ScaledProblem:
         pairs = Pairs(place, self.index(owners), self.index(layout.rows.rivals))
         gates = layout.gates
         groups = GateGroups(
-            self.index(gates.own),
+            self.index(gates.groups),
             self.tensor(gates.share),
             self.index(gates.columns),
             self.n_groups,

@@ -52,7 +52,7 @@ from implicit_bias.solvers.base import (
     no_report,
 )
 from implicit_bias.solvers.choice import FALL_BACK
-from implicit_bias.solvers.iteration import finite, nothing_yet
+from implicit_bias.solvers.iteration import finite, zero_answer
 
 # What `solve` asks for where the user does not say otherwise.
 DEFAULT = Tolerances()
@@ -196,7 +196,7 @@ def solve(
         conflict = find_conflict(problem)
         if conflict is not None:
             # Two samples at most, which are the proof: no method runs.
-            zero = nothing_yet(problem)
+            zero = zero_answer(problem)
             found = Candidate(
                 conflict.alpha,
                 zero.coef,

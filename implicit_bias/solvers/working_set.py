@@ -247,7 +247,7 @@ class _WorkingRows(RowRounds):
         size = len(self.rows)
         options = self._options(tolerances) | {"rows": self.working}
         hard = self.problem.hard_margin
-        system = costs.cheaper_system(self.sizes.of_rows(size), self.kind, hard=hard)
+        system = costs.cheaper_system(self.sizes.with_rows(size), self.kind, hard=hard)
         inner = interior_point.InteriorPoint(system=system, **options)
         many = size >= self.solver.many_rows and system == "rows"
         self.by_one_group = self.one_group and many
@@ -309,7 +309,7 @@ class _WorkingRows(RowRounds):
     def _cheaper_at_once(self, size: int) -> bool:
         """Whether a solve on all rows takes no longer than a few rounds on so many of them."""
         hard = self.problem.hard_margin
-        some = costs.of_interior_point(self.sizes.of_rows(size), self.kind, hard=hard)
+        some = costs.of_interior_point(self.sizes.with_rows(size), self.kind, hard=hard)
         whole = costs.of_interior_point(self.sizes, self.kind, hard=hard)
         return whole <= self.solver.few_rounds * some
 
