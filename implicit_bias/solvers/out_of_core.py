@@ -320,7 +320,9 @@ class _BlockRounds(Rounds):
 
     def _pass(self, found: Solution) -> SomeRows:
         """Take the upper bound of all data, and return the rows that violate, worst ones first."""
-        unit = np.ldexp(1.0, int(np.frexp(np.abs(found.coef).max())[1]))  # exact to divide by
+        # A power of two near the largest coefficient: the division is exact, and the products of
+        # `price_blocks` neither overflow nor underflow.
+        unit = np.ldexp(1.0, int(np.frexp(np.abs(found.coef).max())[1]))
         coef = found.coef / unit
         offsets = found.intercept / unit
         priced = price_blocks(
@@ -342,11 +344,12 @@ class _BlockRounds(Rounds):
         """Choose the next working set; a status where there is none."""
         if self.ended is not None:
             return self.ended
-        problem, found = self.problem, self.found
+        problem = self.problem
+        found = self.found
         margins = problem.margins(problem.decision(found.coef), found.intercept)
         clear = self.policy.clear(margins, problem.totals(found.alpha))
         if problem.intercept:
-            # An offset alone would win a class without samples: the nearest one of each stays.
+            # Without samples of a class nothing bounds its offset: the nearest one of each stays.
             for label in np.unique(self.working.y):
                 members = np.flatnonzero(self.working.y == label)
                 clear[members[np.argmin(margins[members])]] = False
@@ -408,9 +411,9 @@ def price_blocks(
     classes : int or None
         K; None with labels -1 and +1.
     below : float
-        Rows of this margin or more are none.
+        Only rows of smaller margins are returned.
     count : int
-        How many rows at most.
+        Most rows that are returned, those of the smallest margins.
     deadline : Deadline
         When to give up.
 

@@ -6,10 +6,11 @@ KKT     zeta_g = R_g V_g,   R_g T_g = mu
 
 In the space of the rows W is V itself, a function of alpha (`GroupCone`), and dR_g is an unknown of
 the system (`newton`, equation (groups)). In the space of the features W is a variable of its own
-(`FeatureGroupCone`), with W = V at the solution alone. Of all groups together zeta = A W, A
-diagonal: d_g, and in a column of gates that groups share the sum of all d_g times the group's part
-of it. With G_g, (n,), the entries of W in group g, times their part, zeta changes by A U + G dd,
-where U changes W, and
+(`FeatureGroupCone`), and W = V holds at the solution only. All groups together have zeta = A W with
+a diagonal A. Its entry is d_g in a column of gates of one group, and the sum of p_g d_g in the
+column that groups share, of which the part p_g is in group g. Let G, (n, number of groups), have in
+its column g the entries of W in group g, times their part p_g. Then a change U of W and a change dd
+of the scales change zeta by A U + G dd, and
 
         (T / d) dd - G' U = mu / d - T - (1/2 - T - ||W_g||^2 / 2)                           (d)
 
