@@ -165,7 +165,8 @@ class Solution(Start):
 
     def __repr__(self) -> str:
         found = f"{self.status.name} by {self.stats.solver}: {self.certificate.statement}"
-        if self.status.inseparable:  # alpha is of a proof, if any, and no group is active
+        # Where nothing separates, alpha is of a proof, if any, and no group is active.
+        if self.status.inseparable:
             return f"Solution({found})"
         return (
             f"Solution({found}, gap {self.certificate.gap:.2g}; {len(self.support)} of "

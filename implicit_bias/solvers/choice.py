@@ -102,6 +102,7 @@ class FallBack:
         """
         if not is_native(problem):
             return None
+        # The embedding, the interior point or the working set, whichever is the first to fit.
         other: SolverName = "working-set"
         if _count_coefficients(problem) <= self.most_features:
             other = "feature-space"
@@ -207,6 +208,7 @@ def _semidefinite_entries(problem: MarginProblem) -> int:
     if isinstance(norm, NormOfScores):
         norm = norm.norm
         K, M = M, 1
+    # Both need a semidefinite matrix that holds zeta, (K, M D), beside two square blocks.
     orders = np.array([K + M * D])
     if isinstance(norm, norms.SumOverGroups | norms.MaxOverGroups):
         columns = D if norm.axis == -2 else M

@@ -195,6 +195,8 @@ class CvxpySolver(ExternalSolver):
             said = program.status
             iterations = int(program.solver_stats.num_iters or 0)
 
+        # What the solver says of itself; `solve` grades the answer. Whatever is not known here is
+        # numerical trouble.
         answer = zero_answer(problem)
         status = Status.NUMERICAL_TROUBLE
         if said == cp.OPTIMAL:
@@ -241,7 +243,7 @@ class CvxpySolver(ExternalSolver):
 
         def read() -> Answer:
             multipliers = np.maximum(reached.dual_value, 0.0)
-            if quadratic:  # they are ||zeta|| alpha
+            if quadratic:  # the multipliers of ||zeta||^2 / 2 are ||zeta|| alpha
                 tiny = float(np.finfo(np.float64).tiny)
                 multipliers = multipliers / max(float(np.linalg.norm(zeta.value)), tiny)
             offsets = np.zeros(0)

@@ -128,6 +128,7 @@ class ScaledProblem:
         self.dtype = dtype
         problem = layout.problem
         norms = layout.norms
+        # Sigma stands in for the norm of a row whose features are 0.
         self.scale = float(np.sqrt(np.mean(norms**2))) or 1.0  # sigma
         self.nu = self.tensor(np.where(norms > 0, norms, self.scale))
         self.b = self.scale / self.nu
@@ -239,6 +240,7 @@ class ScaledProblem:
         if self.soft:
             losses = self.boxes.largest(self.b - margins).clamp(min=0.0)
             return norm + float(self.box_C @ losses), 0.0
+        # Divided by the smallest y f(x), the coefficients reach margin 1: their norm is a bound.
         smallest = float((margins / self.b).min())
         upper = math.inf
         if smallest > 0:
@@ -301,7 +303,8 @@ class MergedInputs:
         self.varying = np.flatnonzero(~constant)
         self._constant = np.flatnonzero(constant)
         values = X[0, constant]
-        top = float(np.abs(values).max(initial=TINY))  # so that no square overflows
+        # Divided by the largest, no square overflows or underflows.
+        top = float(np.abs(values).max(initial=TINY))
         self.norm = top * float(np.linalg.norm(values / top))
         # The unit vector of the merged feature in the constant ones, a column, or no column.
         n_merged = int(always or self.norm > 0)
@@ -436,7 +439,7 @@ class Layout:
         first = np.arange(len(rows))
         place = first
         label_norm = 1.0
-        if rows.width > 1:  # a sample has several rows
+        if rows.width > 1:  # a sample has several rows, with label vectors e_{y_n} - e_k
             _, first, place = np.unique(rows.samples, return_index=True, return_inverse=True)
             label_norm = 2.0**0.5
         norms = label_norm * features.norms[rows.samples]

@@ -100,6 +100,7 @@ class GroupCone(Cone):
 
     def warm_point(self, V: Tensor, primal: Tensor, mu: float) -> ConePoint:
         """Return a point near group scales d."""
+        # R T >= mu in each group, and R = d where d is larger than mu / T.
         slack = 0.5 * (1.0 - self.inner(V, V))
         return ConePoint(self.empty, self.empty, torch.maximum(primal, mu / slack), slack)
 
@@ -221,6 +222,7 @@ class FeatureGroupCone(GroupCone, FeatureCone):
             second = weight * self.scale_of_gates(predictor.R) * dW
         # dzeta = A U + G dd + second, with A U the unknown: second counts as a change of A U.
         of_zeta = (self.V_residual + second / self.A).reshape(-1)
+        # Equation (d) with U = dV + V_residual: the system's unknown is dV alone.
         of_d = products / d - slack + self.G.T @ self.V_residual.reshape(-1)
         return torch.cat([of_zeta, of_d]), products
 
@@ -228,7 +230,7 @@ class FeatureGroupCone(GroupCone, FeatureCone):
         self, saved: Any, alpha: Tensor, x: Tensor
     ) -> tuple[ConePoint, Tensor]:
         """Return the change of W, of the group scales and of T."""
-        U = self.dual_vectors(alpha) + self.V_residual
+        U = self.dual_vectors(alpha) + self.V_residual  # W + U = V + dV
         d = x[self.point.W.numel() :]
         # d dT + T dd = what the products must change by.
         T = (saved - self.point.T * d) / self.point.R
