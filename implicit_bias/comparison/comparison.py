@@ -43,7 +43,7 @@ DIFFER = "models differ"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """The result of `compare`: printed, a short table and the verdict.
+    """The result of `compare`; printing it shows a short table and the verdicts.
 
     `report` writes a page, `plot` draws it.
 
@@ -62,7 +62,7 @@ class Comparison:
     train : tuple (X, y) or None
         The training samples; None where they were not given.
     own : Split or None
-        The samples where they are of a file of the user's own: errors come first then.
+        The samples where they come from the user's own file. Then the first verdict is on errors.
 
     Examples
     --------
@@ -242,7 +242,7 @@ class Comparison:
     def conclusions(self, to_limit: Mapping[str, str] | None = None) -> list[Conclusion]:
         """Return the verdict on each trained network, or one on all models by their errors.
 
-        On data of the user's own that on all models comes first: which has the lowest error.
+        On data of the user's own there are both, and the verdict on all models comes first.
 
         Parameters
         ----------
@@ -310,8 +310,8 @@ class Comparison:
             if model is not best and difference is not None and not difference.decided:
                 tied.append(model.name)
 
-        # Duality gaps of the SVMs; a network has one bound only, and an infinite gap.
-        gap = math.nan  # the largest one that is known
+        # The largest duality gap of the SVMs. A network has one bound only, and an infinite gap.
+        gap = math.nan  # where there is no SVM; fmax takes a number over it
         for model in self.predicting:
             if model.margin is not None and math.isfinite(model.margin.gap):
                 gap = np.fmax(gap, model.margin.gap)
@@ -392,9 +392,11 @@ class Comparison:
     def short_tables(self) -> list[tuple[list[str], list[list[str]]]]:
         """Return headings and rows of what matters first, of the models and of their pairs."""
         headings = ["model", "error", f"{100 * CONFIDENCE:.0f} % interval"]
-        if any(model.margin for model in self.models):
+        rows = [[model.name, *_error_cells(model)] for model in self.models]
+        if any(model.margin is not None for model in self.models):
             headings += ["margin", "norm", "excess"]
-        rows = [_short_row(model)[: len(headings)] for model in self.models]
+            for row, model in zip(rows, self.models, strict=True):
+                row += _margin_cells(model)
         tables = [(headings, rows)]
         pairs = []
         for pair in self.pairs:
@@ -407,28 +409,31 @@ class Comparison:
         return tables
 
 
-def _short_row(model: ModelResult) -> list[str]:
-    """Write error, normalized margin, norm at unit margin and excess of a model.
+def _error_cells(model: ModelResult) -> list[str]:
+    """Write the error of a model, and its interval."""
+    if not model.has_predictor:
+        return [UNKNOWN, UNKNOWN]
+    error = percent(model.error, space=" ")
+    return [error, percent_range(*model.count.interval, space=" ")]
 
-    A soft margin has the excess of another program, and its C beside it.
+
+def _margin_cells(model: ModelResult) -> list[str]:
+    """Write normalized margin, norm at unit margin and excess of a model.
+
+    The excess of a soft margin is over the minimum of another program: its C is beside it.
     """
-    error = UNKNOWN
-    interval = UNKNOWN
     margin = UNKNOWN
     norm = UNKNOWN
     excess = UNKNOWN
-    if model.has_predictor:
-        error = percent(model.error, space=" ")
-        interval = percent_range(*model.count.interval, space=" ")
-        if model.margin is not None:
-            margin = minus(number(model.margin.min_margin))
-            norm = number(model.margin.norm)
-            excess = percent(model.excess, space=" ")
+    if model.has_predictor and model.margin is not None:
+        margin = minus(number(model.margin.min_margin))
+        norm = number(model.margin.norm)
+        excess = percent(model.excess, space=" ")
     if model.inseparable:
         excess = "not separable"
     elif model.soft_margin:
         excess += f" (C = {C_in_words(model.known_margin.C)})"
-    return [model.name, error, interval, margin, norm, excess]
+    return [margin, norm, excess]
 
 
 def _dead_units(network: ModelResult, svm: ModelResult) -> int:

@@ -159,7 +159,7 @@ samples (0 %); its difference from linear is not significant (McNemar’s exact 
 
 
 def _pair(first: ModelResult, second: ModelResult, n_classes: int) -> PairResult:
-    """Return the disagreement of two models, and that of independent models of their errors."""
+    """Return the disagreement of two models, and that of independent models with their errors."""
     # The symbols of the head of this file.
     p = first.error
     q = second.error
@@ -176,7 +176,7 @@ def _pair(first: ModelResult, second: ModelResult, n_classes: int) -> PairResult
 def _margin_results(
     steps: Mapping[str, LastStep], on_train: Mapping[str, Predictions], y: NDArray[Any]
 ) -> dict[str, MarginResult]:
-    """Return each model that has a margin problem as a solution of it on the training samples."""
+    """Return the `MarginResult` of each model that has a margin problem, by its name."""
     # The program of each model on the training samples, whichever samples it was solved on.
     fitted: dict[str, FittedMargin] = {}
     problems: dict[str, MarginProblem] = {}
@@ -210,12 +210,13 @@ def _margin_results(
             if _same_program(problem, problems[other]):
                 same_program.append(other)
                 optimum = max(optimum, certificates[other].lower)
-        # Nothing separates with these gates, under any norm. But a proof without an intercept says
-        # nothing about a program with one, and a finite C always has a solution.
+        # That nothing separates with these gates holds under every norm. But a proof without an
+        # intercept says nothing about a program with one, and a finite C always has a solution.
         inseparable = False
         for other in same_gates:
-            if fitted[other].inseparable and problems[other].intercept >= problem.intercept:
-                inseparable = problem.hard_margin
+            has_offset = problems[other].intercept or not problem.intercept
+            if problem.hard_margin and fitted[other].inseparable and has_offset:
+                inseparable = True
         view = fitted[name]
         group_norms = problem.group_norms(view.coef)
         norm = float(group_norms.sum()) or 1.0  # weights of 0 have margins of 0, not of nan
@@ -243,7 +244,11 @@ def _same_program(a: MarginProblem, b: MarginProblem) -> bool:
 
 
 def _norm_of(problem: MarginProblem) -> Norm:
-    """Return the norm of a problem; of two classes it does not matter whether they are apart."""
+    """Return the norm of a problem, in one form for each norm.
+
+    A group norm may have groups of its own for each of many classes (``apart``). With two classes
+    there is one vector of coefficients, and both forms are the same norm.
+    """
     if problem.is_binary_group_lasso:
         return replace(problem.gate_norm, apart=False)
     return problem.norm

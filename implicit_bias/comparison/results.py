@@ -29,10 +29,10 @@ class MarginResult:
     fitted : FittedMargin
         Its coefficients and, for an SVM, its solution.
     gates : int
-        Equal for models that have the same gates and groups.
+        A number that models share if and only if they have the same gates and groups.
     program : int
-        Equal for models that solve the same optimization problem (gates, groups, norm, C,
-        intercept).
+        A number that models share if and only if they solve the same optimization problem (gates,
+        groups, norm, C, intercept).
     inseparable : bool
         Whether its margin is hard, and an SVM of the same gates has proven that nothing separates
         the samples.
@@ -99,8 +99,8 @@ class MarginResult:
         """
         if self.inseparable or not self.hard_margin or not 0 < self.optimum < np.inf:
             return None
-        # margin / norm <= 1 / (minimum norm at unit margin), and the optimum is a lower bound on
-        # that minimum.
+        # A margin over its norm is 1 / (norm at unit margin), which is at most 1 / (minimum norm).
+        # The optimum is a lower bound on that minimum.
         return 1.0 / self.optimum
 
     @property
@@ -257,7 +257,7 @@ class ModelResult:
 
     def row(self) -> dict[str, Any]:
         """Return the scalars of a table of models."""
-        # What is not known of any model is no column; what is not known of this one is empty.
+        # A key that no model has makes no column; where only some have it, the others are empty.
         row: dict[str, Any] = {
             "model": self.name,
             "error": self.error,

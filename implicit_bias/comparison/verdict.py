@@ -185,7 +185,7 @@ class Standing:
 
     @property
     def verdict(self) -> Verdict:
-        """What these facts show; see the module's head for the order."""
+        """What these facts show: the first that applies, in the order of the module's head."""
         # First what says that there is no limit to compare with, or that it is not known.
         if self.local:
             return Verdict.LOCAL

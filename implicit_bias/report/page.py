@@ -50,7 +50,7 @@ WRITTEN = (
     *(f"{table}.csv" for table in TABLES),
     *(f"{table}.parquet" for table in TABLES),
 )
-# By what the page of a report is recognised.
+# A line by which the page of a report is recognised.
 GENERATOR = '<meta name="generator" content="implicit_bias">'
 
 
@@ -151,10 +151,7 @@ def write_report(
 def report_on(
     comparison: Comparison, folder: str | Path, *, title: str | None, data_name: str
 ) -> Path:
-    """Write the page of a comparison of anybody's models on anybody's data.
-
-    See `Comparison.report`.
-    """
+    """Write the page of a comparison alone, without what a run knows; see `Comparison.report`."""
     if not isinstance(title, str | None) or not isinstance(data_name, str):
         raise TypeError(f"title and data_name must be text, got {title!r:.99}, {data_name!r:.99}")
 
@@ -245,7 +242,7 @@ def _write_tables(folder: Path, comparison: Comparison, test: Dataset) -> None:
 
 
 def _predictions(comparison: Comparison, test: Dataset) -> pd.DataFrame:
-    """Return the predictions, by the names of classes, behind what is carried of each sample."""
+    """Return the table of predictions: columns carried from the user's file, then predictions."""
     # Labels become the names of their classes; an undecided model (None) stays without one.
     names = class_names(comparison, test)
     frame = comparison.prediction_frame(names)

@@ -63,7 +63,7 @@ def legend(figure: Figure) -> None:
 
 
 def logarithmic(ax: Axes, *, x: bool = True) -> None:
-    """Let both axes be logarithmic, or y alone, with three plain numbers beside each at least."""
+    """Make both axes logarithmic, or y alone, with at least three plain numbers beside each."""
     ax.set_yscale("log")
     if x:
         ax.set_xscale("log")
@@ -72,7 +72,8 @@ def logarithmic(ax: Axes, *, x: bool = True) -> None:
     if x:
         axes.append(ax.xaxis)
     for axis in axes:
-        # Too near for powers of ten: round numbers on a part of a decade, or 1, 2, 5 in each.
+        # On less than three decades powers of ten are too few numbers. Within one decade there are
+        # round numbers instead, beyond it 1, 2 and 5 times each power.
         low, high = sorted(axis.get_view_interval())
         if high < 10 * low:
             axis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))

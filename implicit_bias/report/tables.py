@@ -14,7 +14,7 @@ from implicit_bias.base.wording import INFINITE, UNKNOWN, minus, number, percent
 from implicit_bias.comparison import Comparison
 from implicit_bias.comparison.verdict import WORDS
 from implicit_bias.problem import C_in_words
-from implicit_bias.report.words import trained
+from implicit_bias.report.words import training_in_words
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Column:
     key : str
         Where its values are in the frame.
     kind : str
-        How its values are written, see `written`; "words" are no numbers.
+        How its values are written, see `value_in_words`; "words" are no numbers.
     meaning : str
         What its values are.
     heading : str
@@ -47,7 +47,7 @@ class Column:
         """Write a value of this column."""
         if pd.isna(value):
             return UNKNOWN
-        text = written(self.kind, value)
+        text = value_in_words(self.kind, value)
         if self.numeric:
             text = minus(text)
         return text
@@ -66,12 +66,12 @@ class Table:
 # --- how values are written ----------------------------------------------------------------------
 
 
-def written(kind: str, value: Any) -> str:
+def value_in_words(kind: str, value: Any) -> str:
     """Write a value of a column of this kind, which words.toml names.
 
     Examples
     --------
-    >>> written("number", 2.01512), written("bound", math.inf)
+    >>> value_in_words("number", 2.01512), value_in_words("bound", math.inf)
     ('2.015', '∞ (not separable)')
     """
     match kind:
@@ -139,8 +139,8 @@ def _table(caption: str, frame: pd.DataFrame, notes: Iterable[str] = ()) -> Tabl
     columns = []
     for key in WORDS["tables"][caption]:
         if key in frame and frame[key].notna().any():
-            # words.toml has kind and meaning, and a heading where that is not the key.
-            words = {"heading": key.replace("_", " "), **WORDS["columns"][key]}
+            # words.toml has kind and meaning, and a heading where the key does not serve as one.
+            words = {"heading": key.replace("_", " ")} | WORDS["columns"][key]
             columns.append(Column(key, **words))
     rows = []
     for record in frame.to_dict("records"):
@@ -149,7 +149,10 @@ def _table(caption: str, frame: pd.DataFrame, notes: Iterable[str] = ()) -> Tabl
 
 
 def _models(comparison: Comparison) -> pd.DataFrame:
-    """Return the models' numbers less those that mean nothing, with the steps of networks."""
+    """Return the numbers of each model, without those that mean nothing for it.
+
+    The status of a network is how long it was trained.
+    """
     rows = []
     for model in comparison.models:
         row = {"status": None, **model.row()}
@@ -159,12 +162,13 @@ def _models(comparison: Comparison) -> pd.DataFrame:
             row["wrong"] = model.count
             row["interval"] = percent_range(*model.count.interval)
         if model.history:
-            row["status"] = trained(model)
+            row["status"] = training_in_words(model)
         if model.inseparable:
-            # The minimum over an empty set: no norm has a distance from it.
+            # The minimum over an empty set is infinite, and no norm has a distance from it.
             row |= {"optimum": math.inf, "excess": math.nan, "gap": math.nan}
         if model.inseparable and not model.history:
-            # The norm is a bound that only rounding keeps finite; the rest follows from it.
+            # An SVM without a predictor: its norm is finite only by rounding, and the other numbers
+            # are of the same coefficients.
             meaningless = ["min_margin", "norm", "active_units", "support_vectors", "train_error"]
             row |= dict.fromkeys(meaningless, math.nan)
             row["status"] = "not separable: proven"

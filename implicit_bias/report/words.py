@@ -20,7 +20,7 @@ def names_of(models: Iterable[ModelResult]) -> str:
     return ", ".join(model.name for model in models)
 
 
-def trained(model: ModelResult) -> str:
+def training_in_words(model: ModelResult) -> str:
     """Say how long a network was trained, and whether it was interrupted."""
     if model.interrupted:
         words = "interrupted"
@@ -64,8 +64,8 @@ def _program_in_words(fitted: FittedMargin) -> str:
 # --- classes and data ----------------------------------------------------------------------------
 
 
-def signed(label: float) -> str:
-    """Write a class as +1 or −1."""
+def class_as_sign(label: float) -> str:
+    """Write one of two classes as +1 or −1."""
     if label > 0:
         return "+1"
     return "−1"
@@ -105,7 +105,7 @@ def margin_words(data: Dataset) -> str:
 
 
 def data_facts(train: Dataset | None, test: Dataset, given: Mapping[str, str]) -> dict[str, str]:
-    """State what a page says of its data, and what else it is given to state."""
+    """Return the facts that a page states of its data, by name, and those ``given`` last."""
     described = test
     if train is not None:
         described = train

@@ -106,7 +106,7 @@ class Answer:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Start(Answer):
-    """What a native solver may start from: a `Solution` of a similar problem, or arrays like its.
+    """What a native solver may start from: a `Solution` of a similar problem, or its arrays.
 
     ``alpha`` may be shorter than the problem: samples appended to it start at 0. The coefficients
     have margins of 1 where there are no losses, and ``group_norms`` (G,) are their ||zeta_g||.
@@ -165,7 +165,8 @@ class Solution(Start):
 
     def __repr__(self) -> str:
         found = f"{self.status.name} by {self.stats.solver}: {self.certificate.statement}"
-        if self.status.inseparable:  # alpha is of a proof, if any, and no group is active
+        # Where nothing separates, alpha is of a proof, if any, and no group is active.
+        if self.status.inseparable:
             return f"Solution({found})"
         return (
             f"Solution({found}, gap {self.certificate.gap:.2g}; {len(self.support)} of "
@@ -326,8 +327,8 @@ class Solver(ABC):
     max_seconds : float or None
         Limit on its time, seen after each step of it; None is none.
     threads : int or None
-        Of BLAS, LAPACK and torch, while it solves; None is one where its matrices are of an order
-        below 1,500, and else as many as there were.
+        Threads of BLAS, LAPACK and torch while it solves. With None there is one where its matrices
+        are of an order below 1,500; else their number is left as it is.
     """
 
     tolerances: Tolerances = field(default_factory=Tolerances)
@@ -364,14 +365,14 @@ class Solver(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class ExternalSolver(Solver):
-    """A solver of another library, which may go in circles indefinitely.
+    """A solver of another library, which may never end by itself.
 
     Parameters
     ----------
     few_entries : int
-        Up to this many entries of the features a program takes less than a second or two.
+        A program of up to this many entries of the features takes a second or two.
     patience : float
-        The seconds that it has for such a program, where nobody sets another limit.
+        Limit in seconds on such a program, where ``max_seconds`` sets none.
     """
 
     few_entries: int = 10_000

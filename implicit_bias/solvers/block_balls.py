@@ -25,10 +25,14 @@ by entry, or
 
     (3)   K U = 2 (S D(U) S)_12 = 2 (S_11 U S_22 + S_12 U' S_12).
 
-Between S_11^(-1/2) and S_22^(-1/2) that is 2 (Y + C Y' C'), where Y is C's shape, and in the bases
-of C's singular vectors it takes each pair (Y_ij, Y_ji) to its sum and difference times
-2 (1 +- c_i c_j). So powers of K are cheap, and a step costs O(n^2 + n (a + b)) times the number of
-entries, of n rows and blocks of shape (a, b).
+With U = S_11^(-1/2) Y S_22^(-1/2) and C = S_11^(-1/2) S_12 S_22^(-1/2),
+
+    (4)   S_11^(-1/2) (K U) S_22^(-1/2) = 2 (Y + C Y' C).
+
+In the bases of C's singular vectors C is diagonal, with the singular values c. There (4) multiplies
+the sum Y_ij + Y_ji by 2 (1 + c_i c_j) and the difference Y_ij - Y_ji by 2 (1 - c_i c_j); the other
+columns of Y are multiplied by 2. So powers of K are cheap, and a step costs
+O(n^2 + n (a + b)) times the number of entries, of n rows and blocks of shape (a, b).
 
 The system begins with some rows. Others join on the way, as w comes near to their margin; the
 bounds are those of all rows at every step.
@@ -56,7 +60,7 @@ from implicit_bias.norms.blocks import OverBlocks
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Answer, Start
 from implicit_bias.solvers.cones.matrices import cholesky, relative_eigenvalues, symmetric
-from implicit_bias.solvers.iteration import Breakdown, NativeSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.iteration import Breakdown, NativeSolver, Run, Steps, zero_answer
 
 # Most rows and columns of a block, together, whose singular values are bounded.
 LARGEST_ORDER = 512
@@ -130,7 +134,7 @@ class BlockBalls(NativeSolver):
 # --- the balls -----------------------------------------------------------------------------------
 
 # A ball is that of one block at an iterate: its slack X, its multipliers R, and how many products
-# of the two there are. A missing R is that of products mu.
+# of the two there are. At the first iterate R is None: it is made so that all products are mu.
 
 
 class EntryBall:
@@ -138,7 +142,9 @@ class EntryBall:
 
     def __init__(self, w: Tensor, R: Tensor | None, mu: float) -> None:
         self.X = torch.stack([1.0 - w, 1.0 + w])
-        self.R = mu / self.X if R is None else R
+        if R is None:
+            R = mu / self.X
+        self.R = R
         self.count = self.X.numel()
         self._ratio = self.R / self.X
         self._diagonal = self._ratio.sum(0)  # of K
@@ -185,7 +191,9 @@ class SingularBall:
         self.X = torch.eye(sum(shape)).to(w) + self._change_of_slack(w)
         L = cholesky(self.X)
         self._inverse = torch.cholesky_inverse(L)
-        self.R = mu * self._inverse if R is None else R
+        if R is None:
+            R = mu * self._inverse
+        self.R = R
         self.count = len(self.X)
         # With G = L V d^(-1/2), G^-1 X G^-1' = d = G' R G: the scaling S is G^-1' G^-1.
         root_of_R = cholesky(self.R)
@@ -194,7 +202,7 @@ class SingularBall:
         self._G = L @ (right.T / root.T)
         self._G_inverse = torch.linalg.solve_triangular(L, root * right, upper=False, left=False)
         self._S = self._G_inverse.T @ self._G_inverse
-        # The bases in which K of (3) is diagonal on pairs of entries.
+        # The bases of (4): Y = left (K U) right there.
         k = self._n_rows
         left = _inverse_root(self._S[:k, :k])
         below = _inverse_root(self._S[k:, k:])
@@ -237,11 +245,15 @@ class SingularBall:
     def _matrix(self, v: Tensor) -> Tensor:
         """Vectors (..., size) as matrices with no more rows than columns."""
         found = v.reshape(*v.shape[:-1], *self._shape)
-        return found if self._shape[0] == self._n_rows else found.mT
+        if self._shape[0] == self._n_rows:
+            return found
+        return found.mT
 
     def _vector(self, W: Tensor) -> Tensor:
         """Undo `_matrix`."""
-        return (W if self._shape[0] == self._n_rows else W.mT).reshape(-1)
+        if self._shape[0] != self._n_rows:
+            W = W.mT
+        return W.reshape(-1)
 
     def _change_of_slack(self, dw: Tensor) -> Tensor:
         """-D(dw)."""
@@ -253,7 +265,7 @@ class SingularBall:
         return found
 
     def _power(self, Y: Tensor, exponent: float) -> Tensor:
-        """K to a power, of Y between the bases of C."""
+        """K to a power, equation (4), of Y in the bases of C."""
         products = self._c[:, None] * self._c
         square = Y[..., : self._n_rows]
         rest = Y[..., self._n_rows :]
@@ -283,7 +295,7 @@ class _Direction:
     w: Tensor
     m: float
     s: Tensor
-    weights: Tensor
+    weights: Tensor  # lambda
     of_balls: list[tuple[Tensor, Tensor]]
     reach: float  # its longest multiple, at most 1, that stays inside
 
@@ -293,9 +305,11 @@ class _CentralPath(Run):
 
     def __init__(self, solver: BlockBalls, problem: MarginProblem) -> None:
         assert isinstance(problem.norm, OverBlocks)
-        self.solver, self.problem, self.norm = solver, problem, problem.norm
+        self.solver = solver
+        self.problem = problem
+        self.norm = problem.norm
         self.J = torch.tensor(problem.X * problem.y[:, None], device=solver.device)
-        self._best = nothing_yet(problem)
+        self._best = zero_answer(problem)
 
     def answer(self) -> Answer:
         """Return what attains the best bounds."""
@@ -303,11 +317,15 @@ class _CentralPath(Run):
 
     def steps(self) -> Steps:
         """Follow the path until the bounds meet, or rounding keeps them apart."""
-        solver, norm = self.solver, self.norm
+        solver = self.solver
+        norm = self.norm
         sizes = [block.size for block in norm.blocks]
-        kinds: list[Callable[..., Ball]] = []
+        makers: list[Callable[..., Ball]] = []  # of the ball of each block
         for block in norm.blocks:
-            kinds.append(EntryBall if block.norm == LInf() else partial(SingularBall, block.shape))
+            if block.norm == LInf():
+                makers.append(EntryBall)
+            else:
+                makers.append(partial(SingularBall, block.shape))
 
         # --- the first point: w = 0, equal lambda, and m far below all margins
         n_rows = len(self.J)
@@ -318,18 +336,21 @@ class _CentralPath(Run):
         bound = norm.dual((J.T @ weights).cpu().numpy())  # the optimum is not larger
         m = -bound
         mu = bound / len(J)
-        multipliers: list[Tensor | None] = [None] * len(kinds)
-        lower, upper = 0.0, math.inf
-        gap, waited = math.inf, 0
+        multipliers: list[Tensor | None] = [None] * len(makers)
+        lower = 0.0
+        upper = math.inf
+        gap = math.inf
+        waited = 0
         while True:
             # --- the balls and the system (2) at this point
             balls = list[Ball]()
-            for kind, part, R in zip(kinds, torch.split(w, sizes), multipliers, strict=True):
-                balls.append(kind(part, R, mu))
+            for make, part, R in zip(makers, torch.split(w, sizes), multipliers, strict=True):
+                balls.append(make(part, R, mu))
             s = J @ w - m
             products = float(weights @ s) + sum(float((ball.X * ball.R).sum()) for ball in balls)
             mu_before = mu
             mu = products / (len(s) + sum(ball.count for ball in balls))
+            # J K^-1 J' is the product of J K^(-1/2) with its transpose, block by block.
             matrix = torch.diag(s / weights)
             for ball, rows in zip(balls, torch.split(J, sizes, dim=-1), strict=True):
                 scaled = ball.scaled(rows)
@@ -351,6 +372,7 @@ class _CentralPath(Run):
 
             # --- bounds for all rows
             margins = (self.J @ w).cpu().numpy()
+            # Lambda over the dual norm of J' lambda is feasible for the dual of min ||zeta||.
             v = J.T @ weights
             dual = norm.dual(v.cpu().numpy())
             if float(weights.sum()) > lower * dual:
@@ -367,13 +389,16 @@ class _CentralPath(Run):
             yield lower, upper
 
             # --- whether to go on
-            gap_before, gap = gap, upper / lower - 1.0
+            gap_before = gap
+            gap = upper / lower - 1.0
             if gap <= solver.tolerances.gap:
                 return Status.OPTIMAL
             progress = math.isinf(gap) or 0.0 < mu < solver.least_fall * mu_before
             if gap <= solver.halving_from:
                 progress = gap < gap_before / 2.0
-            waited = 0 if progress else waited + 1
+            waited += 1
+            if progress:
+                waited = 0
             if waited == solver.patience:
                 return Status.NUMERICAL_TROUBLE
 
@@ -384,6 +409,7 @@ class _CentralPath(Run):
             joining = np.argsort(margins, kind="stable")[:count]
             joining = joining[margins[joining] < near]
             if len(joining):
+                # m falls below their margins where it has to, so that all s stay positive.
                 system = np.append(system, joining)
                 rows = self.J[torch.tensor(joining, device=self.J.device)]
                 m = min(m, float((rows @ w).min()) - solver.room * mu)
@@ -414,8 +440,9 @@ class _Point:
         g = torch.cat([ball.pull(R) for ball, R in zip(self.balls, fixed, strict=True)])
         right = self.J @ self._solved(g) + of_rows / self.weights
         both = torch.stack([right, torch.ones_like(right)], 1)
+        # y is affine in dm, and sum(y) = 1 determines dm.
         y, one = torch.cholesky_solve(both, self.L).T
-        m = float((1.0 - y.sum()) / one.sum())  # so that the new lambda have sum 1
+        m = float((1.0 - y.sum()) / one.sum())
         y = y + m * one
         w = self._solved(self.J.T @ y - g)
         s = self.J @ w - m

@@ -59,23 +59,23 @@ class FallBack:
     Parameters
     ----------
     doubtful : float
-        A method gives up, for a proof to be sought, where it has no separator and alpha of so small
-        a V: a share of what its samples' features could add up to.
+        The infeasibility tolerance (`Tolerances`) of the first method: where it gives up by this, a
+        proof that nothing separates the samples is sought.
     hopeless : float
         The same where a proof would take too long: then the doubt is the answer.
     near_miss : float
         Where the gap exceeds the tolerance by less than this factor, the next method is asked for
-        so much more: a certificate rounds differently than a method.
+        a gap smaller by this factor: a certificate rounds differently than a method.
     large_C : float
         From this C on, times the features' scale, the box of a soft margin may bind nowhere.
     similar_seconds : float
-        Limit on solving a similar problem for its numbers: where they help, they are found early.
+        Limit in seconds on the solve of a similar problem, whose answer may be that of this one.
     most_features : int
-        Columns of gates times inputs, times classes, up to which the embedding takes seconds.
+        The embedding takes seconds up to this many coefficients: gates times inputs times classes.
     most_entries : int
-        Entries of rows times features up to which an external solver takes a minute or so.
+        An external solver takes about a minute up to this many entries: rows times coefficients.
     entry_seconds : float
-        The seconds for each such entry before an external solver begins, which no limit ends.
+        Seconds for each such entry that pass before an external solver begins: no limit ends them.
     most_semidefinite : int
         Entries of the cones of matrix norms up to which Clarabel is taken: it factorises them, in
         hours and tens of GiB where SCS takes seconds.
@@ -102,6 +102,7 @@ class FallBack:
         """
         if not is_native(problem):
             return None
+        # The embedding, the interior point or the working set, whichever is the first to fit.
         other: SolverName = "working-set"
         if _count_coefficients(problem) <= self.most_features:
             other = "feature-space"
@@ -207,6 +208,7 @@ def _semidefinite_entries(problem: MarginProblem) -> int:
     if isinstance(norm, NormOfScores):
         norm = norm.norm
         K, M = M, 1
+    # Both need a semidefinite matrix that holds zeta, (K, M D), beside two square blocks.
     orders = np.array([K + M * D])
     if isinstance(norm, norms.SumOverGroups | norms.MaxOverGroups):
         columns = D if norm.axis == -2 else M
@@ -219,7 +221,7 @@ def _semidefinite_entries(problem: MarginProblem) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodOptions:
-    """What a solver made by name is given, as far as it takes it; see `NativeSolver`."""
+    """The options of `solve` for a solver that is made by its name; see `NativeSolver`."""
 
     tolerances: base.Tolerances = base.Tolerances()
     max_iterations: int | None = None
@@ -233,7 +235,9 @@ def make_solver(
     options: MethodOptions,
     system: SystemName | None = None,
 ) -> base.Solver:
-    """Return a solver of this name for a problem, with these options; an interior point's system.
+    """Return a solver of this name for a problem, with these options.
+
+    ``system`` is that of an interior point.
 
     Raises
     ------

@@ -27,11 +27,12 @@ highs         1, entries R F r, pivots R F r min(R, F r)
 The constants were fitted to the processor's time of all methods on 640 problems, on one core of an
 AMD EPYC (about 40 billion operations a second): drawn tables of 100 to 60,000 rows, 5 to 500
 columns and 2 to 15 classes, apart or noisy, and MNIST, hard and soft, under l2 with gates or
-without, l1, l_inf, the spectral and the nuclear norm. (A working set was held to cost at least 0.8
-of an interior point on W rows with a soft margin, 0.6 with a hard one, 2.4 there for singular
-values.) In the median an estimate is 1.2 to 1.3 times off for an interior point, 1.5 for a working
-set, twice for HiGHS; the method of the smallest one takes at most 1.25 times as long as the fastest
-on nine problems of ten. Only ratios matter.
+without, l1, l_inf, the spectral and the nuclear norm. (The fit had one lower limit: a working set
+costs at least 0.8 of an interior point on W rows with a soft margin, 0.6 with a hard margin, and
+2.4 with a hard margin under norms of singular values.) In the median an estimate is wrong by a
+factor of 1.2 to 1.3 for an interior point, 1.5 for a working set and 2 for HiGHS. On nine problems
+of ten the method with the smallest estimate takes at most 1.25 times as long as the fastest one.
+Only ratios of estimates matter.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Sizes:
 
     @classmethod
     def of(cls, problem: MarginProblem) -> Sizes:
-        """Count those of a problem."""
+        """Return the sizes of a problem."""
         kind = kind_of(problem)
         K = problem.norm_shape[0]  # 1 of two classes
         if kind == "euclidean":
@@ -111,19 +112,19 @@ class Sizes:
         return self.coordinates * self.features
 
     def working(self, *, hard: bool) -> Sizes:
-        """Return those of a solve on a working set, of W rows; see the module's head."""
+        """Return the sizes of a solve on a working set of W rows; see the module's head."""
         W = 500 + 1.5 * min(self.order, self.samples)
         if not hard:
             W += 0.6 * self.rows
-        return self.of_rows(min(self.rows, int(W)))
+        return self.with_rows(min(self.rows, int(W)))
 
-    def of_rows(self, count: int) -> Sizes:
-        """Return those of a solve on some of the rows."""
+    def with_rows(self, count: int) -> Sizes:
+        """Return the sizes of a solve on this many of the rows."""
         return replace(self, rows=count, samples=min(self.samples, count))
 
 
 def order(problem: MarginProblem, rows: int) -> int:
-    """Return the order of the smaller one of both systems of some rows of a problem."""
+    """Return the order of a step's matrix on some rows: of the smaller of both systems."""
     at_most = min(rows, math.prod(problem.norm_shape))
     if at_most < SMALL_ORDER:
         return at_most
@@ -132,7 +133,7 @@ def order(problem: MarginProblem, rows: int) -> int:
 
 
 def kind_of(problem: MarginProblem) -> Kind:
-    """Return what a problem's norm is made of, which says whose constants are its own."""
+    """Return what a problem's norm is made of, which selects the constants in `SECONDS`."""
     norm = problem.norm
     if norm is problem.gate_norm:
         return "euclidean"
@@ -146,7 +147,8 @@ def kind_of(problem: MarginProblem) -> Kind:
     return "other"
 
 
-# Seconds per operation, of each method and kind of norm, with a soft and with a hard margin.
+# Seconds per operation of each method and kind of norm: first with a soft margin, then with a hard
+# one. The operations are those of the second table of the module's head, in its order.
 SECONDS: dict[tuple[Method, Kind], tuple[list[float], list[float]]] = {
     ("features", "euclidean"): (
         [1.8e-02, 2.7e-03, 6.5e-10, 7.8e-11, 1.3e-07, 1.3e-05],
@@ -175,21 +177,23 @@ SECONDS: dict[tuple[Method, Kind], tuple[list[float], list[float]]] = {
         [5.8e-02, 6.0e-01, 0.0, 2.8e-05],
     ),
     ("working-set", "matrices"): ([7.5e-03, 8.0e-01, 0.0, 3.2e-04], [0.0, 2.4e00, 0.0, 1.4e-05]),
-    # With a soft margin it often makes no headway, so that a tie is not its own.
+    # With a soft margin the exchanges often make no headway: at equal times others are to be taken.
     ("one-group", "euclidean"): ([3.0e-02, 3.1e-09, 1.0e-10, 0.0], [7.0e-03, 3.0e-08, 0.0, 0.0]),
     ("highs", "entries"): ([3.8e-03, 4.2e-06, 0.0], [6.0e-03, 1.5e-06, 0.0]),
 }
 
 
 def estimates(problem: MarginProblem) -> dict[Method, float]:
-    """Return the seconds that each method would take which takes a problem."""
-    sizes, kind = Sizes.of(problem), kind_of(problem)
+    """Return the estimated seconds of each method that can solve a problem."""
+    sizes = Sizes.of(problem)
+    kind = kind_of(problem)
     methods: list[Method] = ["features", "rows", "working-set"]
     if sizes.order > LARGEST_ORDER:
         methods.remove("features")
     if isinstance(problem.norm, norms.L1 | norms.LInf):
         methods.append("highs")
-    # A box of several rows is not what one Gram matrix takes.
+    # The exchanges on one Gram matrix need a box for each row. With many classes and a soft margin
+    # the pairs of a sample share one.
     own_boxes = problem.hard_margin or problem.classes is None
     if kind == "euclidean" and problem.n_groups == 1 and own_boxes:
         methods.append("one-group")
@@ -227,8 +231,11 @@ def _seconds(method: Method, sizes: Sizes, kind: Kind, hard: bool) -> float:
             "methods of this package take sums of Euclidean norms, l_p, nuclear and spectral "
             "norms: choose solver='auto' for another norm"
         )
-    counts = _counts(method, sizes, kind, hard)
-    return float(np.dot(counts, SECONDS[method, kind][hard]))
+    soft_constants, hard_constants = SECONDS[method, kind]
+    constants = soft_constants
+    if hard:
+        constants = hard_constants
+    return float(np.dot(_counts(method, sizes, kind, hard), constants))
 
 
 def _counts(method: Method, sizes: Sizes, kind: Kind, hard: bool) -> list[float]:

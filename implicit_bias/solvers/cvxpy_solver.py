@@ -43,7 +43,7 @@ from implicit_bias.solvers.base import (
     Start,
     no_report,
 )
-from implicit_bias.solvers.iteration import nothing_yet
+from implicit_bias.solvers.iteration import zero_answer
 from implicit_bias.solvers.linear_program import gordan
 
 try:
@@ -195,7 +195,9 @@ class CvxpySolver(ExternalSolver):
             said = program.status
             iterations = int(program.solver_stats.num_iters or 0)
 
-        answer = nothing_yet(problem)
+        # What the solver says of itself; `solve` grades the answer. Whatever is not known here is
+        # numerical trouble.
+        answer = zero_answer(problem)
         status = Status.NUMERICAL_TROUBLE
         if said == cp.OPTIMAL:
             status = Status.OPTIMAL
@@ -241,7 +243,7 @@ class CvxpySolver(ExternalSolver):
 
         def read() -> Answer:
             multipliers = np.maximum(reached.dual_value, 0.0)
-            if quadratic:  # they are ||zeta|| alpha
+            if quadratic:  # the multipliers of ||zeta||^2 / 2 are ||zeta|| alpha
                 tiny = float(np.finfo(np.float64).tiny)
                 multipliers = multipliers / max(float(np.linalg.norm(zeta.value)), tiny)
             offsets = np.zeros(0)

@@ -80,8 +80,9 @@ class FeatureSpace(RowSolver):
     Parameters
     ----------
     starts : tuple of tuple of float
-        Each start: alpha beyond what the norms allow, and mu over the dual's value. Large alpha
-        saves steps where the optimum is far from any guess; alpha within the norms is safer.
+        Two numbers for each start: the factor by which alpha exceeds half of what the norms allow,
+        and mu over the dual's value. Large alpha saves steps where the optimum is far from any
+        guess; alpha within the norms is safer.
     uneven : float
         Samples' alpha differ by this factor at most at the start.
     boundary_share : float
@@ -273,9 +274,13 @@ class Embedding(Run):
                     if self.lower > 0:
                         gap = (self.upper - self.lower) / self.lower
                         self.gap = min(self.gap, max(gap, solver.rounding))
-                    less = 1.0 - solver.least_progress
-                    better = self.lower > (1.0 + solver.least_progress) * last_lower
-                    better = better or central_gap < less * closest or self.gap < less * last_gap
+                    # Progress: of the lower bound, of the iterate, or of the gap.
+                    at_most = 1.0 - solver.least_progress
+                    better = (
+                        self.lower > (1.0 + solver.least_progress) * last_lower
+                        or central_gap < at_most * closest
+                        or self.gap < at_most * last_gap
+                    )
                     closest = min(closest, central_gap)
                     n_waited += 1
                     if better:
@@ -319,7 +324,7 @@ class Embedding(Run):
         return Status.NUMERICAL_TROUBLE
 
     def first_iterate(self, excess: float, share: float) -> EmbeddingIterate:
-        """All products equal, tau = 1, alpha ``excess`` times half way to the norm constraints."""
+        """All products equal, tau = 1; alpha is ``excess`` times half of what the norms allow."""
         scaled = self.scaled
         norms_of = scaled.groups.norms
         uneven = self.solver.uneven
@@ -393,8 +398,10 @@ class EmbeddingNewton:
         box = scaled.per_sample(p.xi / p.beta)
         self.h = 1.0 / (p.s / p.alpha + box)
         self.R = qr_factor([self.cones.weighted(scaled.T)], scaled.B, self.h.sqrt())
-        # The direction of tau starts from v / tau, whose margins are known: the rounding of its
-        # product with B would be multiplied by h.
+        # The direction of tau: the right-hand sides that dtau = 1 has in (margins), (box) and
+        # (cones). It is v / tau plus what is solved for here. B v / tau is known from the iterate:
+        # s - xi + tau c and the residual, over tau. Computed with B, its rounding would be
+        # multiplied by h. Likewise for the cones.
         q = (scaled.per_sample(p.xi) - p.s - self.margins) / tau
         q = q + scaled.per_sample(p.xi / p.beta * scaled.C)
         inverse = -1.0 / p.tau
@@ -404,6 +411,7 @@ class EmbeddingNewton:
         self.alpha_by_tau = alpha
         self.z_by_tau = z
         beta = scaled.C - scaled.boxed(alpha)
+        # What the gap falls by for dtau = 1: a sum of squares, so that dtau is well defined.
         slope = (p.s / p.alpha) @ (alpha * alpha)
         self.slope = slope + self.cones.square(z) + (p.xi / p.beta) @ (beta * beta)
 
@@ -527,7 +535,7 @@ class Polish:
     """
 
     corrections: ClassVar[int] = 3
-    # How much dearer it is to change V, or w, than alpha, or the margins.
+    # The price of a change of V, or w, over that of a change of alpha, or the margins.
     dearer: ClassVar[float] = 1e8
     # Multiples of the rounding error by which polished margins exceed c.
     safeties: ClassVar[tuple[float, ...]] = (0.0, 4.0, 16.0)
@@ -554,10 +562,10 @@ class Polish:
         return alpha.clamp(min=0.0)
 
     def primal(self, v: Tensor) -> list[Tensor]:
-        """Coefficients whose margins are c at least, by several multiples of rounding.
+        """Return coefficients whose margins are at least c, and exceed it by multiples of rounding.
 
-        Near v; and near the ones of least norm whose support vectors are those of v. With a soft
-        margin there are none to correct.
+        They are near v, and near the coefficients of least norm with the support vectors of v. With
+        a soft margin no margin has to be reached, and there are none.
         """
         scaled = self.scaled
         if scaled.soft:

@@ -71,8 +71,9 @@ from implicit_bias.solvers.cones import (
     SpectralCone,
     class_cone,
 )
-from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps, zero_answer
 from implicit_bias.solvers.newton import (
+    Drift,
     FeatureNewton,
     FixedRadiusRowNewton,
     FreeRadiusRowNewton,
@@ -183,7 +184,8 @@ class InteriorPoint(RowSolver):
         A row becomes idle where its margin exceeds b by the share ``clear``, and s / alpha the
         diagonal of Q(d) by the factor ``stiffness``.
     least_leaving : float
-        But rows leave only where this share of the system may go at once.
+        Rows leave the system only when they are at least this share of it: the smaller system
+        needs a Gram matrix of its own.
     still_clear : float
         An idle row comes back where its margin exceeds b by less than this share.
     aim, settled : float, int
@@ -193,23 +195,27 @@ class InteriorPoint(RowSolver):
         Progress of a bound or of the gap in a step, relative; with less for a while, stagnation is
         attributed to rounding.
     noise : float
-        Once the gap is below this, a smaller gap is not counted as progress.
+        Once the gap is below this, a smaller gap does not count as progress.
     rounding : float
         A computed gap is reported as no less than this.
     balance : float
         Alpha are repaired, to obey e' alpha = 0 exactly, where they lack no more than this share.
     suspicious : float
-        Beyond this Gordan ratio alpha without a separator are taken for the way to a proof of none.
+        A stage that stalls without a separator ends as "not separable" where the Gordan ratio of
+        its alpha is above this: then `solve` looks for a proof.
     far, far_margin : float
-        Hard margins begin with V so many times outside of the cone, and margins so far above 1.
+        A hard margin with a W begins at alpha whose V has this many times the radius of the cone,
+        and at s of this many times the mean of b alpha, over alpha.
     soon : int
-        From inside of the cone a separator is found in so many steps, or the way is long.
+        A stage that begins inside of the cone gives up where it has no separator after so many
+        steps: from elsewhere the way is shorter then.
     least_warm : float
-        A warm start is as far inside as the point of the central path with its gap, or this one.
+        A warm start is moved as far inside as a point of the central path whose gap is that of the
+        start, or this one if it is larger.
     farthest_warm : float
         A start whose bounds are farther apart than by this factor takes more steps than none.
     fewest_steps : int
-        An estimated time is one of no fewer steps.
+        The estimated time of a solve is taken to be that of so many steps: to know the time of one.
     """
 
     system: Literal["auto", "rows", "features"] = "auto"
@@ -240,8 +246,8 @@ class InteriorPoint(RowSolver):
     name: ClassVar[str] = "interior-point"
     takes_classes: ClassVar[bool] = True
     own_limit: ClassVar[int] = 100
-    # Cones with a W of their own lose digits near the boundary. Where a stage ends in numerical
-    # trouble, a cautious one follows the path again.
+    # The first try, and the one that follows the path again where the first ends in numerical
+    # trouble. Cones with a W of their own lose digits near the boundary: they keep away from it.
     bold: ClassVar[StepRule] = StepRule(boundary_share=0.995, floor=0.05, patience=10)
     cautious: ClassVar[StepRule] = replace(
         bold, patience=30, short=0.1, damping=(1, 2), centring=(0.1, 1.0)
@@ -273,7 +279,7 @@ class InteriorPoint(RowSolver):
         system = self.system
         seconds_per_step = 0.0
         if system == "auto" or self.max_seconds is not None:
-            sizes = costs.Sizes.of(problem).of_rows(len(rows))
+            sizes = costs.Sizes.of(problem).with_rows(len(rows))
             kind = costs.kind_of(problem)
             if system == "auto":
                 system = costs.cheaper_system(sizes, kind, hard=problem.hard_margin)
@@ -281,19 +287,20 @@ class InteriorPoint(RowSolver):
             seconds_per_step = seconds / self.fewest_steps
         cone: type[GroupCone | EntryCone | SpectralCone | NuclearCone]
         newton: type[Newton[Any]]
+        if not euclidean:
+            cone = class_cone(problem)
+        elif system == "features":
+            cone = FeatureGroupCone
+        else:
+            cone = GroupCone
         if system == "features":
             newton = FeatureNewton
-            cone = FeatureGroupCone
-            if not euclidean:
-                cone = class_cone(problem)
-        else:
+        elif euclidean:
             newton = GroupRowNewton
-            cone = GroupCone
-            if not euclidean:
-                cone = class_cone(problem)
-                newton = FreeRadiusRowNewton
-                if cone is NuclearCone:
-                    newton = FixedRadiusRowNewton
+        elif cone is NuclearCone:
+            newton = FixedRadiusRowNewton
+        else:
+            newton = FreeRadiusRowNewton
         if not euclidean and start is not None and start.coef.shape != problem.coef_shape:
             start = None  # of other features
         run = CentralPath(self, problem, rows, start, cone, newton)
@@ -318,7 +325,7 @@ class CentralPath(Run):
         self.cone_type = cone
         self.newton_type = newton
         self.layout = cone.layout(problem, rows)
-        self.found = nothing_yet(problem)  # in an earlier precision
+        self.found = zero_answer(problem)  # in an earlier precision
         self.scaled: ScaledProblem | None = None
 
     def reset_bounds(self, scaled: ScaledProblem) -> None:
@@ -335,14 +342,15 @@ class CentralPath(Run):
         if self.scaled is None:
             return self.found
         if self.primal is None:
-            nothing = nothing_yet(self.layout.problem)
-            return replace(nothing, alpha=self.scaled.alpha(self.alpha))
+            zero = zero_answer(self.layout.problem)
+            return replace(zero, alpha=self.scaled.alpha(self.alpha))
         return self.scaled.answer(self.alpha, *self.primal)
 
     def stages(self) -> list[Stage]:
-        """Return the ways to follow the path, each tried where those before it led to trouble.
+        """Return the ways to follow the path, in the order in which they are tried.
 
-        But the one in float32 always leads to one in float64.
+        A stage in float32 hands its iterate to the first one in float64, unless it has reached the
+        tolerances. Each later stage is tried only where the one before it ended in trouble.
         """
         solver = self.solver
         fine = solver.tolerances
@@ -358,11 +366,12 @@ class CentralPath(Run):
         stages = []
         n_rows = len(self.layout.norms)
         if in_rows and solver.coarse_gap > 0.0 and n_rows >= solver.coarse_rows:
-            enough = solver.coarse_gap  # what float32 can reach
+            # Float32 goes all the way to a tolerance that it can reach, else to the coarse gap.
+            reachable = solver.coarse_gap
             if n_rows >= solver.many_rows:
-                enough = solver.float32_gap
+                reachable = solver.float32_gap
             gap = fine.gap
-            if fine.gap < enough:
+            if fine.gap < reachable:
                 gap = max(solver.coarse_gap, fine.gap)
             coarse = Tolerances(
                 gap=gap,
@@ -430,8 +439,8 @@ class CentralPath(Run):
 
                 # --- Bounds of the iterate --------------------------------------------------------
                 upper, violation = scaled.upper(cone.norm_of_zeta, margins)
-                # Alpha that does not balance the classes belongs to the problem without intercept,
-                # whose bound is none of this one: what rounding left is repaired.
+                # Alpha bounds the problem with an intercept only where e' alpha = 0. A little that
+                # rounding has left of e' alpha is repaired; with more there is no lower bound.
                 bound_alpha = alpha
                 largest = cone.norm_of_V
                 unbalanced = False
@@ -445,8 +454,9 @@ class CentralPath(Run):
                 growth = math.inf  # what alpha may be scaled by
                 if largest > 0:
                     growth = 1.0 / largest
-                # Gordan's ratio sum(alpha) / ||V|| is bounded if the data are separable. Rows have
-                # norm 1 here: that of a sample's features, times sqrt(2) with a rival's label.
+                # Gordan's ratio sum(alpha) ||phi_n|| / ||V|| is bounded if the data are separable.
+                # The features of a row have norm 1 here. With many classes their label vector, of
+                # norm sqrt(2), is part of that, and the features of the sample have sqrt(1/2).
                 gordan_ratio = 0.0
                 if not scaled.soft and not unbalanced:
                     share = 1.0
@@ -508,7 +518,7 @@ class CentralPath(Run):
                         whole = with_idle_rows(point, scaled, alpha, excess, free)
                     diagonal = scaled.rows.curvature_diagonal(point.R)  # of Q(d)
                     stiff = whole.s > solver.stiffness * whole.alpha * diagonal
-                    # A row leaves by a clearer margin than it stays away: none goes to and fro.
+                    # To leave takes a clearer margin than to stay away: no row goes to and fro.
                     still_idle = idle & (excess > solver.still_clear * scaled.b)
                     chosen = still_idle | (stiff & (excess > solver.clear * scaled.b))
                     n_leaving = int(chosen.sum()) - int(still_idle.sum())
@@ -535,16 +545,18 @@ class CentralPath(Run):
                     # --- The Newton system (`newton`) ---------------------------------------------
                     e = scaled.e
                     residual = -excess
-                    drifts = []
+                    drifts = None
                     if some_idle:
                         e = e[free]
                         residual = residual[free]
-                        # The change of the idle alpha on their way to mu / s: a constant part, and
-                        # one by mu.
+                        # A full step takes the idle alpha to mu / s: they change by -alpha, and
+                        # by 1 / s for each unit of mu.
                         away = torch.where(idle, -idle_alpha, 0.0)
                         by_mu = torch.where(idle, 1.0 / excess, 0.0)
-                        for drift in (away, by_mu):
-                            drifts.append((scaled.rows.dual_vectors(drift), scaled.e.T @ drift))
+                        drifts = (
+                            Drift(scaled.rows.dual_vectors(away), scaled.e.T @ away),
+                            Drift(scaled.rows.dual_vectors(by_mu), scaled.e.T @ by_mu),
+                        )
                     # On the way to a proof of inseparability alpha needs all digits.
                     coarse = 0.0 < coarse_gap < self.gap < math.inf
                     cone.scale()
@@ -574,7 +586,8 @@ class CentralPath(Run):
                     step = newton.direction(target, predictor)
                     to_boundary = point.step_to_boundary(step)
                     if to_boundary < step_rule.short:
-                        # The predictor overshot: trust it less, or centre first.
+                        # A short step: of several that trust the predictor less, or centre first,
+                        # the one that goes farthest is taken.
                         candidates = [step]
                         for power in step_rule.damping:
                             weight = length**power
@@ -583,8 +596,8 @@ class CentralPath(Run):
                             candidates.append(newton.direction(share * mu))
                         step = max(candidates, key=point.step_to_boundary)
                         to_boundary = point.step_to_boundary(step)
-                    if coarse and not newton.coarse:  # nor will it be at later steps
-                        coarse_gap = math.inf
+                    if coarse and not newton.coarse:
+                        coarse_gap = math.inf  # float32 has too few digits for later steps, too
 
                     # --- Step ---------------------------------------------------------------------
                     # One length for primal and dual: the equations are bilinear in both.
@@ -604,7 +617,8 @@ class CentralPath(Run):
             if stalled:
                 status = Status.NUMERICAL_TROUBLE
                 if gordan_ratio > solver.suspicious and math.isinf(self.upper):
-                    # Alpha has grown far: a claim, for which a proof is sought.
+                    # Alpha grows without bound, as it does where nothing separates: a claim, for
+                    # which `solve` looks for a proof.
                     status = Status.NOT_SEPARABLE
             if dtype is torch.float64 and status is not Status.NUMERICAL_TROUBLE:
                 return status
@@ -628,11 +642,11 @@ class CentralPath(Run):
     def cold_start(self, cone: Cone) -> Iterate:
         """Return a first iterate without a start.
 
-        With W of its own all products are equal, and alpha need not have V inside of the cone: what
-        V lacks to be W vanishes with the first long steps. Soft margins begin half way to C with
-        losses of about 1, hard ones far outside of the cone and with large margins to lose: from
-        alpha with V inside, which is far below the best one where samples are many, steps would be
-        short.
+        A cone with a W of its own begins with all products equal to mu. W is inside of the cone, V
+        of alpha need not be: the first long steps remove the residual V - W. So alpha need not be
+        small. With a soft margin it is half way to C, with losses of about 1. With a hard margin it
+        is large, and so is s: where samples are many, alpha with V inside of the cone is far below
+        the optimal one, and steps from there would be short.
         """
         scaled = cone.scaled
         ones = scaled.full(scaled.n_rows, 1.0)
@@ -668,7 +682,7 @@ class CentralPath(Run):
         if largest > 0:
             level = min(0.5 / largest, within_box)
         alpha = level * equal
-        # Above the order of the lower bound, as the norm will be.
+        # The norm begins above the lower bound's order of magnitude, as an upper bound does.
         total = 10.0 * level * float(scaled.b.sum())
         return Iterate(
             **vars(cone.inner_point(level * V, total)),
@@ -692,7 +706,7 @@ class CentralPath(Run):
         primal, margins = cone.primal_of(start, cone.dual_vectors(alpha))
         beta = scaled.offset(start)
         excess = margins + scaled.e @ beta - scaled.b
-        # What violations cost, at the price of the dearest row.
+        # An exact penalty: the norm, and each violation at the price of the largest alpha.
         price = float(alpha.max())
         lower = float(scaled.b @ alpha)
         norm = cone.norm(primal)
@@ -711,7 +725,7 @@ class CentralPath(Run):
         return Iterate(
             **vars(cone.warm_point(cone.dual_vectors(alpha), primal, mu)),
             alpha=alpha,
-            s=torch.maximum(excess, mu / raised),  # what takes alpha inside changes no margin
+            s=torch.maximum(excess, mu / raised),
             w=w,
             xi=torch.maximum(scaled.boxes.largest(-excess)[: len(w)], mu / w),
             beta=beta,
@@ -719,7 +733,10 @@ class CentralPath(Run):
 
 
 def just_inside(cone: Cone, alpha: Tensor, most: float = math.inf) -> Tensor | None:
-    """Return alpha just inside the boxes and the cone, times this at most; None if it is 0."""
+    """Return alpha scaled to be just inside the boxes and the cone; None where its V is 0.
+
+    With a soft margin alpha are first cut to their boxes. The factor is at most ``most``.
+    """
     scaled = cone.scaled
     if scaled.soft:
         share = cone.warm_share * scaled.box_C / scaled.boxes.sums(alpha).clamp(min=TINY)
@@ -735,7 +752,9 @@ def just_inside(cone: Cone, alpha: Tensor, most: float = math.inf) -> Tensor | N
 def with_idle_rows(
     point: Iterate, scaled: ScaledProblem, alpha: Tensor, excess: Tensor, free: Tensor
 ) -> Iterate:
-    """Return the iterate of all rows, some of which are idle: none shares a box with others.
+    """Return the iterate of all rows, some of which are idle.
+
+    Each row has a box of its own: with shared boxes no row is ever idle.
 
     Parameters
     ----------

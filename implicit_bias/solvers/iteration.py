@@ -42,24 +42,24 @@ class Point:
         return type(self)(**{name: x + length * along[name] for name, x in vars(self).items()})
 
 
-def nothing_yet(problem: MarginProblem) -> base.Answer:
-    """Return the answer of a method that has no bounds yet."""
+def zero_answer(problem: MarginProblem) -> base.Answer:
+    """Return alpha, coefficients and intercept of 0: the answer of a method without bounds."""
     return base.Answer(
         np.zeros(problem.alpha_shape), np.zeros(problem.coef_shape), problem.no_offset
     )
 
 
 def finite(problem: MarginProblem, found: base.Candidate) -> base.Candidate:
-    """Return what a method found, with nothing in place of what is not finite."""
-    primal = all(np.isfinite(values).all() for values in (found.coef, found.intercept))
+    """Return what a method found, with zeros in place of arrays that are not finite."""
+    primal = bool(np.isfinite(found.coef).all() and np.isfinite(found.intercept).all())
     dual = bool(np.isfinite(found.alpha).all())
     if primal and dual:
         return found
-    nothing = nothing_yet(problem)
+    zero = zero_answer(problem)
     if not primal:
-        found = replace(found, coef=nothing.coef, intercept=nothing.intercept)
+        found = replace(found, coef=zero.coef, intercept=zero.intercept)
     if not dual:
-        found = replace(found, alpha=nothing.alpha)
+        found = replace(found, alpha=zero.alpha)
     return replace(found, status=Status.NUMERICAL_TROUBLE)
 
 
@@ -114,7 +114,8 @@ def follow(
     first_iteration : int
         The number of the first one.
     deadline : Deadline
-        No step begins that would end after it, if it took as long as the last one, or as estimated.
+        A step begins only if it would end before this, when it takes as long as the last step, or
+        as estimated if that is longer.
     mode : callable
         Returns a context for a step.
     """
@@ -176,7 +177,10 @@ class NativeSolver(base.Solver):
         """Iterations that are allowed where ``max_iterations`` sets no limit."""
 
     def takes_norm(self, problem: MarginProblem) -> bool:
-        """Whether it takes the norm of two classes as it is, and not as groups of gates alone."""
+        """Whether it takes the norm of a problem of two classes as it is.
+
+        If not, it gets the same program as a sum of l2 norms over groups of gates.
+        """
         return False
 
     @abstractmethod
@@ -204,7 +208,8 @@ class NativeSolver(base.Solver):
         deadline = Deadline.after(self.max_seconds)
         import torch  # here: solvers that do not compute with it need not load it
 
-        # Norms that are no sums over gates are taken as they are, with one gate of the features.
+        # A sum of l2 norms over other parts than gates, such as inputs, becomes the same program
+        # over groups of gates. A method that `takes_norm` gets the problem as it is.
         posed = problem
         if problem.classes is None and not self.takes_norm(problem):
             posed = in_groups_of_gates(problem)

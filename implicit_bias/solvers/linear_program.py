@@ -167,7 +167,8 @@ class _WorkingProgram(RowRounds):
                 # Perhaps for want of columns.
                 others = np.setdiff1d(np.arange(len(self.groups)), self.columns)
                 self._add_columns(others, 2 * len(self.columns))
-            elif found is not None or not self._try_harder():  # perhaps for want of digits
+            elif found is not None or not self._try_harder():
+                # Solved; or perhaps for want of digits, and there is no more effort to spend.
                 break
         if status == INFEASIBLE:
             alpha = gordan(self.problem, self.working, self.deadline)

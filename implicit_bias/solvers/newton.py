@@ -1,8 +1,8 @@
 r"""The Newton systems of the interior point: in the space of the rows, or of the features.
 
-A cone (`cones`) takes a change U of W to K U of its conjugate, and the diagonal D = diag(s / alpha)
-plus, with a soft margin, blocks xi / w of the samples takes dalpha to changes of the margins. So a
-step solves one of
+Linearised at an iterate, a cone (`cones`) maps U, the change of its matrix W, to K U, the change of
+W's conjugate. Once s, xi and w are eliminated, the rows map dalpha to D dalpha, a change of their
+margins: D is diag(s / alpha) plus, with a soft margin, a block xi / w for each box. A step solves
 
         D dalpha + Phi (K U + ...) + e dbeta = ...,   U = Phi' dalpha + ...           (W = V)
         D dalpha + Phi (U + Y dt) + e dbeta = ...,    K U - k_t dt = Phi' dalpha + ...  (W = zeta)
@@ -14,12 +14,13 @@ features keeps numbers of the cone as a border (`cones`). In the rows Phi (A (x)
 grows like 1 / mu) or, inverted, r^2. With entries K is diagonal. The system of Euclidean groups in
 the rows is
 
-        [ A   U       e ] [dalpha]   [right]        A = Q(R) + diag(s / alpha) + blocks xi / w
-        [ U'  -T / R  0 ] [dR    ] = [c]                                                  (groups)
+        [ A   Pi      e ] [dalpha]   [right]        A = Q(R) + diag(s / alpha) + blocks xi / w
+        [ Pi' -T / R  0 ] [dR    ] = [c]                                                  (groups)
         [ e'  0       0 ] [dbeta ]   [-e' alpha]
 
-solved by one Cholesky factorisation of A and one of its Schur complement. (Adding U diag(R / T) U'
-to A instead costs as much and loses eight digits: R / T grows like 1 / mu.)
+with Pi (P, G) the inner products <V_g, features of the row in g>. It is solved by one Cholesky
+factorisation of A and one of its Schur complement. (Adding Pi diag(R / T) Pi' to A instead costs as
+much and loses eight digits: R / T grows like 1 / mu.)
 
 Mehrotra's predictor sets the centring; its second-order terms enter the corrector, which uses the
 same factors.
@@ -30,7 +31,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeAlias, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -58,34 +59,43 @@ AnyClassCone = TypeVar("AnyClassCone", bound=ClassCone)
 Changes: TypeAlias = tuple[Tensor, Tensor, ConePoint, Tensor]
 
 
+class Drift(NamedTuple):
+    """What the rows outside of the system change on their own: a change of V, and of e' alpha."""
+
+    V: Tensor
+    imbalance: Tensor
+
+
 @dataclass(eq=False, kw_only=True)
 class Newton(ABC, Generic[AnyCone]):
     """The factorised Newton system at one iterate.
+
+    P counts the rows in the system; those outside of it are idle (`interior_point`).
 
     Attributes
     ----------
     cone : Cone
         The cone, scaled at the iterate.
     point : Iterate
-        The iterate, of the F rows in the system.
+        The iterate, of the rows in the system.
     rows : ScaledRows
         These rows.
-    free : Tensor of int, shape (F,), or None
+    free : Tensor of int, shape (P,), or None
         Which of all rows they are; None for all.
     boxes : Boxes
         Of these rows.
-    e : Tensor of shape (F, J)
+    e : Tensor of shape (P, J)
         The equation of the intercept.
-    residual : Tensor of shape (F,)
-        What s less xi lacks to be what margins exceed b by.
+    residual : Tensor of shape (P,)
+        Residual of the equation (margins): s - xi less what the margins exceed b by.
     imbalance : Tensor of shape (J,)
         e' alpha of all rows.
-    drifts : list of tuple of Tensor
-        V and e' alpha of what rows outside of the system do on their own, at mu = 0 and by mu: of
-        groups alone.
+    drifts : tuple of two Drift, or None
+        Of a step to mu = 0, and what each unit of mu adds. None where no row is idle.
     coarse : bool
         Whether products of matrices may be summed in float32, in the features: the refinement of
-        the solution makes up for it while the gap is coarse. Afterwards, whether that was enough.
+        the solution makes up for it while the gap is coarse. It becomes false where the refinement
+        does not, and the matrix is made anew in float64.
     """
 
     cone: AnyCone
@@ -96,10 +106,10 @@ class Newton(ABC, Generic[AnyCone]):
     e: Tensor
     residual: Tensor
     imbalance: Tensor
-    drifts: list[tuple[Tensor, Tensor]]
+    drifts: tuple[Drift, Drift] | None
     coarse: bool
 
-    # A system is solved at most so often: once, then for the residual.
+    # A system is solved at most so often: once, and then again for what is left of the residual.
     refinements: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
@@ -139,11 +149,11 @@ class Newton(ABC, Generic[AnyCone]):
         if len(p.w):
             right = right - self.boxes.per_row(xi_w / p.w)
         imbalance = self.imbalance
-        if self.drifts:
-            (_, drift), (_, drift_by_mu) = self.drifts
-            imbalance = imbalance + drift + mu * drift_by_mu
+        if self.drifts is not None:
+            drift, drift_by_mu = self.drifts
+            imbalance = imbalance + drift.imbalance + mu * drift_by_mu.imbalance
         alpha, beta, change, U = self.changes(right, imbalance, mu, predictor, weight)
-        # Back substitution.
+        # Back substitution: s alpha and xi w change as asked for, and w by what its box loses.
         s = (s_alpha - p.s * alpha) / p.alpha
         w = xi = p.w
         if len(p.w):
@@ -165,6 +175,7 @@ class RowNewton(Newton[AnyCone]):
         ``Q`` returns what rows see of the cone, made anew.
         """
         p = self.point
+        # The diagonal of D, and its blocks where several rows share a box.
         box = p.xi / p.w
         diagonal = p.s / p.alpha
         if self.boxes.index is None:
@@ -220,16 +231,17 @@ class GroupRowNewton(RowNewton[GroupCone]):
         cone = self.cone
         products = mu - p.R * p.T  # what R T must change by
         slack = cone.slack_residual
-        if self.drifts:
+        if self.drifts is not None:
             # Idle rows change V, too: margins and slacks with it.
-            drift = self.drifts[0][0] + mu * self.drifts[1][0]
-            right = right - rows.group_products(drift) @ p.R
-            slack = slack - rows.inner(cone.V, drift)
+            drift, drift_by_mu = self.drifts
+            dV = drift.V + mu * drift_by_mu.V
+            right = right - rows.group_products(dV) @ p.R
+            slack = slack - rows.inner(cone.V, dV)
         if predictor is not None:
             # Second-order terms of R T, of the slack, and of the margins R <V, features>.
             dV = rows.dual_vectors(predictor.alpha)
-            if self.drifts:
-                dV = dV + self.drifts[0][0]
+            if self.drifts is not None:
+                dV = dV + self.drifts[0].V  # the predictor aims at mu = 0
             products = products - weight * predictor.R * predictor.T
             slack = slack - 0.5 * weight * rows.inner(dV, dV)
             right = right - weight * (rows.group_products(dV) @ predictor.R)
@@ -283,10 +295,10 @@ class FixedRadiusRowNewton(ClassRowNewton[NuclearCone]):
         alpha = torch.zeros_like(right)
         beta = torch.zeros_like(imbalance)
         U = cone.V_residual
-        for again in range(self.refinements):
+        for refinement in range(self.refinements):
             margins = cone.apply(right_of_cone.conjugate + cone.times_K(U))
             residual = right - margins - self.times_D(alpha, beta)
-            if again and residual.norm() <= self.negligible * right.norm():
+            if refinement > 0 and residual.norm() <= self.negligible * right.norm():
                 break
             # The border's own equations hold: only alpha and the offsets are corrected.
             of_border = e.new_zeros(self.n_border)
@@ -324,18 +336,19 @@ class FreeRadiusRowNewton(ClassRowNewton[FreeRadiusCone]):
         U = torch.zeros_like(right_U)
         dV = torch.zeros_like(right_U)
         dt = torch.zeros_like(self.point.t)
-        for again in range(self.refinements):
-            # U is eliminated by the second equation: the others see it corrected.
+        for refinement in range(self.refinements):
+            # The second equation is solved for U exactly; the others see the corrected U.
             residual_U = right_U + dV + cone.radius_of_columns(dt) * cone.k_t - cone.times_K(U)
             corrected_U = U + cone.solve_K(residual_U)
             margins = cone.apply(corrected_U + cone.Y * cone.radius_of_columns(dt))
             residual = right - margins - self.times_D(alpha, beta)
-            if again and residual.norm() <= self.negligible * right.norm():
+            if refinement > 0 and residual.norm() <= self.negligible * right.norm():
                 break
             curved = cone.sum_per_radius(cone.k_t * corrected_U + cone.Y * dV)
             residual_t = right_t - cone.k_tt * dt + curved
             of_offsets = -imbalance - e.T @ alpha
             correction, y = self.solve(residual, torch.cat([-residual_t, of_offsets]))
+            # Back substitution of U, for the corrections of alpha and dt.
             more_dt = y[: len(dt)]
             more_dV = cone.dual_vectors(correction)
             of_U = more_dV + cone.radius_of_columns(more_dt) * cone.k_t + residual_U
@@ -353,8 +366,20 @@ class FreeRadiusRowNewton(ClassRowNewton[FreeRadiusCone]):
 class FeatureNewton(Newton[FeatureCone]):
     """In the space of the features, of any cone.
 
-    Time is linear in the samples: O(N K^2 F^2), and O((K F)^3).
+    The unknowns are u, n = r F numbers of zeta, and q numbers of the cone's own (`FeatureCone`),
+    n + q = ``size`` in all; dbeta follows them. dalpha = D^-1 (right - Phi dzeta - e dbeta) is
+    eliminated. Time is linear in the samples: O(N K^2 F^2), and O((K F)^3).
+
+    Attributes
+    ----------
+    h : Tensor of shape (P,)
+        alpha / s, the inverse of D without its blocks.
+    loose : Tensor of shape (B,) or None
+        w / xi of the boxes: the larger, the less a box binds. None with a hard margin.
     """
+
+    h: Tensor
+    loose: Tensor | None
 
     # The refinement ends after a correction below this share of the solution: the next one would
     # be about its square.
@@ -364,10 +389,10 @@ class FeatureNewton(Newton[FeatureCone]):
 
     def factorise(self) -> None:
         """Factorise the system, with products in float64 where those in float32 break down."""
-        # D^-1: h = alpha / s of the rows, and the boxes' w / xi by Sherman and Morrison.
+        # D^-1, with the blocks of the boxes by Sherman and Morrison.
         p = self.point
         self.h = p.alpha / p.s
-        self.loose: Tensor | None = None
+        self.loose = None
         if len(p.w):
             self.loose = p.w / p.xi
             self.leading = self.boxes.leading(self.h)
@@ -383,7 +408,7 @@ class FeatureNewton(Newton[FeatureCone]):
             self._factorise_in_float64()
 
     def _factorise_in_float64(self) -> None:
-        """Take float64 where products in float32 have too few digits."""
+        """Factorise the system with products in float64."""
         self.coarse = False
         self.L = self._factor()
 
@@ -403,6 +428,7 @@ class FeatureNewton(Newton[FeatureCone]):
             order = size + len(offsets)
             H = normal.new_zeros(order, order)
             H[:n, :n] = normal
+            # Phi' D^-1 Phi along the directions of zeta that the cone's own unknowns move.
             if size > n:
                 along = normal @ self.directions.T
                 H[:n, n:size] = along
@@ -440,7 +466,7 @@ class FeatureNewton(Newton[FeatureCone]):
         size = self.size
         x = torch.zeros_like(whole)
         alpha = self.over_D(right)
-        for again in range(self.refinements):
+        for refinement in range(self.refinements):
             of_alpha = self.at_unknowns(phi.adjoint(alpha))
             residual = whole + torch.cat([of_alpha, e.T @ alpha])
             residual[:size] -= self.cone_matrix.times(x[:size])
@@ -455,7 +481,7 @@ class FeatureNewton(Newton[FeatureCone]):
             size_of_x = x.norm()
             if correction <= self.settled * size_of_x:
                 break
-            if self.coarse and correction > self.shrinking**again * size_of_x:
+            if self.coarse and correction > self.shrinking**refinement * size_of_x:
                 self._factorise_in_float64()
                 return self.solve(right, whole)
         return alpha, x
@@ -467,8 +493,8 @@ class FeatureNewton(Newton[FeatureCone]):
     def over_D(self, values: Tensor) -> Tensor:
         """D^-1 v = h (v - m) of a vector (P,), m its mean in each box by h and ``loose``.
 
-        At C one h is nearly all of its box, and m close to v of that row. So both are taken
-        relative to it, where their difference would cancel.
+        Where alpha is near C, one row has nearly all of the h of its box, and m is close to v of
+        that row: v - m would cancel. So both are taken relative to v of the row of the largest h.
         """
         if self.loose is None:
             return self.h * values

@@ -53,7 +53,7 @@ from implicit_bias.problem.euclidean import euclidean_form
 from implicit_bias.problem.gating import dense
 from implicit_bias.problem.masked_gram import mask_into
 from implicit_bias.solvers.base import Answer, Start
-from implicit_bias.solvers.iteration import NativeSolver, RowSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.iteration import NativeSolver, RowSolver, Run, Steps, zero_answer
 from implicit_bias.solvers.scaled_rows import TINY
 from implicit_bias.solvers.scaling import Layout, ScaledProblem
 
@@ -78,7 +78,8 @@ class OneGroup(RowSolver):
     aim : float
         The share of the tolerance to reach: the certificate rounds differently.
     max_steps, patience : int
-        Steps on one level, and steps without fewer breaches than ever there, until it gives up.
+        Steps on one level at most, and steps after which it gives up where the number of rows in
+        the wrong set has not fallen below its smallest value there.
     growths : tuple of float
         Share of F by which it may grow in a step: all at once, or slowly where that leads nowhere.
     most_levels, first_rows : int
@@ -86,11 +87,10 @@ class OneGroup(RowSolver):
     rough : float
         Share of a level's rows that may still be in the wrong set when the next one begins.
     nearly : float
-        Share of all rows that may be where bounds are computed: with more in the wrong set, bounds
+        Bounds are computed where at most this share of all rows is in the wrong set: with more they
         are too far apart to be worth a product.
     ridges : tuple of float
-        Shares of the mean of the diagonal of Q_FF, which are added to it: the first that makes it
-        definite.
+        Shares of the mean of the diagonal of Q_FF: the first that makes Q_FF definite is added.
     refinements : int
         Solutions with another ridge than the first are corrected this often.
     rounding : float
@@ -98,7 +98,7 @@ class OneGroup(RowSolver):
     rounding_of_squares : float
         Share of (sum |a|)^2 that a' Q a may be wrong by.
     balance : float
-        Share of e' alpha that may be left.
+        e' alpha counts as 0 where it is at most this share of |e|' alpha.
     block : int
         Rows of the Gram matrix computed at once.
     seed : int
@@ -210,7 +210,7 @@ class _Exchanges(Run):
         if self._fallback is not None:
             return self._fallback.answer()
         if self.primal is None:
-            return nothing_yet(self.problem)
+            return zero_answer(self.problem)
         # A limit may have come before few rows were wrong.
         if self.ungraded is not None:
             self._grade(self.ungraded)
@@ -229,7 +229,8 @@ class _Exchanges(Run):
 
     def _from_fewer_rows(self) -> Bounds[bool]:
         """Find the active set, from that of the start if there is one: whether that solved it."""
-        solver, problem = self.solver, self.problem
+        solver = self.solver
+        problem = self.problem
         rows = solver.chosen(problem)
         _, groups = euclidean_form(problem)
         shared_box = rows.width > 1 and not problem.hard_margin
@@ -247,7 +248,7 @@ class _Exchanges(Run):
         if self.start is not None:
             alpha = scaled.start_alpha(self.start)
             at_box = alpha >= (1.0 - solver.rounding) * scaled.C
-            sets = torch.where(at_box, AT_BOX, 1 * (alpha > 0.0))
+            sets = torch.where(alpha > 0.0, FREE, AT_ZERO).masked_fill_(at_box, AT_BOX)
             if (yield from self._solve_levels([len(rows)], sets)):
                 return True
         free = torch.full((sizes[0],), FREE, device=scaled.device)
@@ -281,7 +282,8 @@ class _Exchanges(Run):
 
         None where they cannot be solved for, or their number does not fall any more.
         """
-        solver, scaled = self.solver, self.scaled
+        solver = self.solver
+        scaled = self.scaled
         size = len(sets)
         last = size == len(scaled.b)
         fewest = size + 1
@@ -376,7 +378,7 @@ class _Exchanges(Run):
         found = _solve_with_factor(L, B, b, c)
         if found is None or ridge == first:
             return found
-        # What the larger ridge changed comes out again.
+        # The larger ridge has solved another system: corrections without it lead back to this one.
         x, y = found
         Q = self.gram.among(F).T
         for _ in range(self.solver.refinements):
@@ -399,12 +401,11 @@ class _Exchanges(Run):
         free = sets == FREE
         b = scaled.b[:n]
         # Free rows with a < 0 go to AT_ZERO, those with a > d C to AT_BOX, all others stay.
-        inside = 1 * (point.a >= 0.0)
+        changed = torch.where(free & ~(point.a >= 0.0), AT_ZERO, sets)
         if scaled.soft:
-            inside += point.a > point.d * scaled.C[:n]
-        changed = torch.where(free, inside, sets)
-        # Rows at zero need r >= 0, those at the box r <= 0 (FREE - sets is 1 and -1 there, and 0 of
-        # free rows), or they become free.
+            changed = torch.where(free & (point.a > point.d * scaled.C[:n]), AT_BOX, changed)
+        # Rows at zero need r >= 0, rows at the box r <= 0; else they become free. The sign of the
+        # condition is FREE - sets: 1 at zero, -1 at the box, and 0 for free rows, which have none.
         r = point.products - b
         if scaled.n_offsets:
             r += scaled.e[:n] @ point.beta

@@ -40,7 +40,7 @@ from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.constraints import Integers, spread, worst_rows
 from implicit_bias.problem.gating import NoGates
 from implicit_bias.solvers.base import BoundsAt, OnProgress, Solution, check_report, no_report
-from implicit_bias.solvers.iteration import follow, nothing_yet
+from implicit_bias.solvers.iteration import follow, zero_answer
 from implicit_bias.solvers.rounds import Exchange, Rounds
 from implicit_bias.solvers.solve import solve
 
@@ -290,7 +290,7 @@ class _BlockRounds(Rounds):
         deadline: Deadline,
     ) -> None:
         self.problem = problem_on(first)
-        super().__init__(nothing_yet(self.problem), tolerance)
+        super().__init__(zero_answer(self.problem), tolerance)
         self.blocks = blocks
         self.problem_on = problem_on
         self.working = first
@@ -320,7 +320,9 @@ class _BlockRounds(Rounds):
 
     def _pass(self, found: Solution) -> SomeRows:
         """Take the upper bound of all data, and return the rows that violate, worst ones first."""
-        unit = np.ldexp(1.0, int(np.frexp(np.abs(found.coef).max())[1]))  # exact to divide by
+        # A power of two near the largest coefficient: the division is exact, and the products of
+        # `price_blocks` neither overflow nor underflow.
+        unit = np.ldexp(1.0, int(np.frexp(np.abs(found.coef).max())[1]))
         coef = found.coef / unit
         offsets = found.intercept / unit
         priced = price_blocks(
@@ -342,11 +344,12 @@ class _BlockRounds(Rounds):
         """Choose the next working set; a status where there is none."""
         if self.ended is not None:
             return self.ended
-        problem, found = self.problem, self.found
+        problem = self.problem
+        found = self.found
         margins = problem.margins(problem.decision(found.coef), found.intercept)
         clear = self.policy.clear(margins, problem.totals(found.alpha))
         if problem.intercept:
-            # An offset alone would win a class without samples: the nearest one of each stays.
+            # Without samples of a class nothing bounds its offset: the nearest one of each stays.
             for label in np.unique(self.working.y):
                 members = np.flatnonzero(self.working.y == label)
                 clear[members[np.argmin(margins[members])]] = False
@@ -408,9 +411,9 @@ def price_blocks(
     classes : int or None
         K; None with labels -1 and +1.
     below : float
-        Rows of this margin or more are none.
+        Only rows of smaller margins are returned.
     count : int
-        How many rows at most.
+        Most rows that are returned, those of the smallest margins.
     deadline : Deadline
         When to give up.
 

@@ -1,8 +1,9 @@
-"""Gates of which one is constant once a group of them is rotated.
+"""Rotations of groups of gates that make one gate of each group constant.
 
-Where a group's C_g gates have a constant sum S_g, as one-hot contexts have 1, a rotation of its
-columns makes one of them constant. The constant columns of all such groups are one column, so
-M = H C gates become H (C - 1) + 1.
+A Euclidean norm over a group of gates does not change when the group's columns are rotated. Where
+the C_g gates of a group have the same sum S_g at all samples, as one-hot contexts have the sum 1, a
+rotation makes one of its columns constant. All groups share one such column, so that M = H C gates
+of H groups become H (C - 1) + 1.
 """
 
 from __future__ import annotations
@@ -24,22 +25,23 @@ WIDEST_ROTATION = 8
 
 
 def feature_shape(problem: MarginProblem) -> tuple[int, int]:
-    """Return how many gates and inputs a sample has once what is constant is merged into one."""
+    """Return how many gates and inputs a sample has, constant gates counted as one."""
     features, groups = euclidean_form(problem)
     return Rotations.of(features.sparse_gates, groups).n_rotated, features.n_inputs
 
 
 @dataclass(frozen=True, eq=False)
 class Rotations:
-    """Which groups of gates (n, M), in groups (K', M), are rotated: those whose sum is constant.
+    """Which groups of the gates (n, M) are rotated: those whose sum is constant.
 
-    Gates that all classes have in the same groups are one group here: rotated once for all classes.
+    The norm has the groups (K', M), which may differ from class to class. Here two gates are in one
+    group where they are so in every class; each of these groups is rotated once, for all classes.
 
     Attributes
     ----------
     columns : ndarray of int, shape (K', G')
-        Group of the norm of each class's group of gates.
-    owner : ndarray of int, shape (M,)
+        In each class, the group of the norm to which a group of gates belongs.
+    group_of_gate : ndarray of int, shape (M,)
         Group of each gate, one numbering for all classes.
     used : ndarray of int
         Gates that are ever on.
@@ -52,7 +54,7 @@ class Rotations:
     """
 
     columns: Integers
-    owner: Integers
+    group_of_gate: Integers
     used: Integers
     widths: Integers
     sums: Array
@@ -60,19 +62,20 @@ class Rotations:
 
     @classmethod
     def of(cls, gates: sp.csr_array, groups: Integers) -> Rotations:
-        """Find them."""
-        columns, own = np.unique(groups, axis=1, return_inverse=True)  # (K', G')
-        owner = own.reshape(-1)
-        n_own = columns.shape[1]
+        """Find the groups of gates (n, M) whose sum is constant, in the norm's groups (K', M)."""
+        columns, inverse = np.unique(groups, axis=1, return_inverse=True)  # (K', G')
+        group_of_gate = inverse.reshape(-1)
+        n_groups = columns.shape[1]
         size = np.bincount(gates.indices, np.abs(gates.data), minlength=gates.shape[1])
         used = np.flatnonzero(size)  # a gate that is always off has V_m = 0
+        # Sum the entries of each sample and group.
         samples = np.repeat(np.arange(gates.shape[0]), np.diff(gates.indptr))  # of each entry
-        places = samples * n_own + owner[gates.indices]
-        sums = np.bincount(places, gates.data, minlength=gates.shape[0] * n_own)
-        sums = sums.reshape(-1, n_own)  # (n, G')
-        widths = np.bincount(owner[used], minlength=n_own)
+        places = samples * n_groups + group_of_gate[gates.indices]
+        sums = np.bincount(places, gates.data, minlength=gates.shape[0] * n_groups)
+        sums = sums.reshape(-1, n_groups)  # (n, G')
+        widths = np.bincount(group_of_gate[used], minlength=n_groups)
         rotate = (sums == sums[0]).all(axis=0) & (widths > 0) & (widths <= WIDEST_ROTATION)
-        return cls(columns, owner, used, widths, sums[0], rotate)
+        return cls(columns, group_of_gate, used, widths, sums[0], rotate)
 
     @property
     def n_rotated(self) -> int:
@@ -81,23 +84,37 @@ class Rotations:
 
 
 class RotatedGates:
-    """Gates (n, M), in groups (K', M), rotated, with one shared constant, and the way back."""
+    """Gates (n, M), in groups (K', M), rotated, with one shared constant, and the way back.
+
+    Attributes
+    ----------
+    rotated : ndarray of shape (n, M' + 1)
+        The rotated gates; the last column is the shared constant, 1.
+    groups : ndarray of int, shape (M',)
+        Group of each rotated gate but the last, one numbering for all classes.
+    share : ndarray of shape (G',)
+        S_g^2 / C_g, the weight of the shared column in each group; 0 where a group is not rotated.
+    columns : ndarray of int, shape (K', G')
+        As in `Rotations`.
+    """
 
     def __init__(self, gates: sp.csr_array, groups: Integers) -> None:
         found = Rotations.of(gates, groups)
         self.columns = found.columns
-        self._owner = found.owner
+        self._group_of_gate = found.group_of_gate
         used = found.used
         widths = found.widths
         rotate = found.rotate
         total = np.where(rotate, found.sums, 0.0)  # S_g
         self.share = total**2 / np.maximum(widths, 1)
-        # zeta's part along the constant column, for each gate: S_g / C_g.
+        # Each gate of a rotated group has d_g S_g / C_g times V of the shared column in zeta.
         self._constant = np.zeros(gates.shape[1])
-        self._constant[used] = (total / np.maximum(widths, 1))[self._owner[used]]
-        # The rotation, one block a group: Helmert's rows are orthonormal and orthogonal to 1.
-        order = used[np.argsort(self._owner[used], kind="stable")]
-        left = widths - rotate
+        self._constant[used] = (total / np.maximum(widths, 1))[found.group_of_gate[used]]
+        # The rotation has a block for each group, the identity where it is not rotated. Helmert's
+        # rows are orthonormal and orthogonal to 1, so that the constant column is left out. Blocks
+        # of one width and kind are equal, and written together.
+        order = used[np.argsort(found.group_of_gate[used], kind="stable")]
+        left = widths - rotate  # columns of each block
         first_row = np.cumsum(widths) - widths
         first_column = np.cumsum(left) - left
         rows: list[Integers] = []
@@ -115,15 +132,15 @@ class RotatedGates:
             (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
             (gates.shape[1], int(left.sum())),
         )
-        self.own = np.repeat(np.arange(len(widths)), left)
+        self.groups = np.repeat(np.arange(len(widths)), left)
         constant = np.ones((gates.shape[0], 1))
         self.rotated = np.hstack([(gates @ self._rotation).toarray(), constant])
 
     def expand(self, V: Array, d: Array) -> Array:
         """d_g V_g in the gates as they were, (K', M, D'), of rotated V (K', M' + 1, D')."""
         found = []
-        for own, weights in zip(V, d[self.columns], strict=True):
-            turned = self._rotation @ (own[:-1] * weights[self.own][:, None])
-            constant = self._constant * weights[self._owner]
-            found.append(turned + np.outer(constant, own[-1]))
+        for V_of_class, weights in zip(V, d[self.columns], strict=True):
+            turned = self._rotation @ (V_of_class[:-1] * weights[self.groups][:, None])
+            constant = self._constant * weights[self._group_of_gate]
+            found.append(turned + np.outer(constant, V_of_class[-1]))
         return np.asarray(found)

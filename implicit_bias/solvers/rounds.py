@@ -31,7 +31,7 @@ from implicit_bias.bounds.certificate import Status, primal_bound
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.constraints import Integers, worst_rows
 from implicit_bias.solvers.base import Answer
-from implicit_bias.solvers.iteration import Run, Steps, nothing_yet
+from implicit_bias.solvers.iteration import Run, Steps, zero_answer
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Exchange:
 
     def room(self, size: int, kept: int, capacity: int) -> int:
         """Return how many rows may join a set of this size, of which so many stay."""
+        # Never less than the first size, so that small sets do not need many rounds to grow.
         wanted = max(self.first_size, int(self.growth * size))
         return max(0, min(wanted, capacity - kept))
 
@@ -142,6 +143,8 @@ class Rounds(Run):
 
     def exchange(self, kept: Integers, joining: Integers) -> None:
         """Make a working set of what is kept of it and what joins it."""
+        # A row that joins after it had left was needed after all: it stays from now on. So no row
+        # leaves twice, and the rounds end.
         self._stays = np.union1d(self._stays, np.intersect1d(joining, self._left))
         self._left = np.union1d(self._left, np.setdiff1d(self.rows, kept))
         self.rows = np.union1d(kept, joining)
@@ -162,7 +165,7 @@ class RowRounds(Rounds):
     margins: Array
 
     def __init__(self, problem: MarginProblem, tolerance: float) -> None:
-        super().__init__(nothing_yet(problem), tolerance)
+        super().__init__(zero_answer(problem), tolerance)
         self.problem = problem
         self.constraints = problem.constraints
 
@@ -189,5 +192,5 @@ class RowRounds(Rounds):
     def violators(self, most: int, below: float = 1.0) -> Integers:
         """Return the rows outside of the working set that violate most: at most this many."""
         outside = self.margins.copy()
-        outside[self.rows] = np.inf
+        outside[self.rows] = np.inf  # no row of the working set is among the smallest
         return worst_rows(outside, self.constraints.samples, below, most)

@@ -15,7 +15,7 @@ groups   (M',)             group g' of each rotated gate, one numbering for all 
 share    (G',)             S^2 / C: weight of the shared column in group g'; 0 where it has no part
 columns  (K', G')          group of the norm that a class's group of gates is in
 V        (K', M' + 1, D')  V_c = sum_p alpha_p (b_p)_c z_n (x) x_n
-U        (P, G)            U_g = Q_g alpha, through feature space: <V_g, features of the row in g>
+Pi       (P, G)            Pi_g = Q_g alpha, through feature space: <V_g, features of the row in g>
 K        (n, n)            X X'
 Q(d)     (P, P)            sum_g d_g Q_g = (B B') o (X X') o (Z diag(d) Z'), B the label vectors
 =======  ================  =======================================================================
@@ -151,7 +151,7 @@ class ScaledRows:
         return found.index_add_(0, layout.columns.reshape(-1), constant.reshape(-1))
 
     def group_products(self, V: Tensor) -> Tensor:
-        """U (P, G): <V_g, features of the row in group g>."""
+        """Pi (P, G): <V_g, features of the row in group g>."""
         layout = self.layout
 
         def sums_of_gates(samples: Tensor | slice, V_of_class: Tensor) -> Tensor:
@@ -162,15 +162,15 @@ class ScaledRows:
 
         if self.signed:
             return sums_of_gates(slice(None), V[0])
-        U = V.new_zeros(len(self), layout.n_groups)
+        Pi = V.new_zeros(len(self), layout.n_groups)
         for V_of_class, columns, touching in zip(V, layout.columns, self._touching, strict=True):
             rows, sign, samples, at = touching
             values = sums_of_gates(samples, V_of_class)[at].mul_(sign[:, None])
             if layout.distinct:
-                U[rows[:, None], columns] += values
-            else:
-                U.index_put_((rows[:, None], columns), values, accumulate=True)
-        return U
+                Pi[rows[:, None], columns] += values
+            else:  # += would keep one of the values that meet in a place
+                Pi.index_put_((rows[:, None], columns), values, accumulate=True)
+        return Pi
 
     def curvature(self, d: Tensor) -> Tensor:
         """Q(d), shape (P, P): at least its lower triangle, by columns; the next call overwrites."""
@@ -256,19 +256,22 @@ class ScaledRows:
     ) -> Tensor:
         """Phi' D^-1 Phi, (r F, r F), Phi in coordinates of the classes.
 
-        D is diag(1 / h), plus 1 / loose between all rows of a sample. So B' D^-1 B of a sample,
-        with the labels B of its rows, is the Laplacian of a graph of the classes whose edge between
-        i and j weighs a_i a_j / sum(a): a_k is h of the row against rival k, and ``loose`` at the
-        own class. (The edges to the own class alone, and their h, with a hard margin.) No term is
-        negative: nothing cancels, however far apart the h are. Each edge is one product X' diag X.
-        (Of many classes the Laplacian itself is turned to the coordinates, in fewer operations.)
+        D is diag(1 / h), plus 1 / loose between all rows of a sample. Let B be the label vectors of
+        a sample's rows. Then B' D^-1 B is the Laplacian of a graph whose vertices are the classes.
+        With a soft margin the edge between i and j has the weight a_i a_j / sum(a), where a_k is h
+        of the row against rival k, and ``loose`` for the own class. With a hard margin (``loose``
+        to infinity) only the edges to the own class are left, with the weights h.
+
+        No term is negative: nothing cancels, however far apart the h are. Each edge costs one
+        product X' diag X. With many classes the Laplacian itself is turned to the coordinates,
+        which takes fewer operations.
 
         Parameters
         ----------
         h : Tensor of shape (P,)
             Weights of the rows.
         loose : Tensor of shape (n,) or None
-            Those of the samples' boxes; None with a hard margin.
+            w / xi of the samples' boxes; None with a hard margin.
         basis : Tensor of shape (K', r)
             From the coordinates to the classes.
         coarse : bool

@@ -3,11 +3,11 @@ r"""The scaled problem on a device: what an interior point knows of the data, an
 Scale     Each row's features to norm 1, by nu_p, and the norm of zeta by the root mean square
           sigma of nu. Then b_p = sigma / nu_p, the dual maximises sum_p b_p alpha_p, and the box
           is alpha_p <= C nu_p.
-Features  Inputs enter by their inner products alone. Those that are constant over the samples
-          (the appended 1, pixels that are always black) are one feature, of the norm of all.
-Gates     So do the gates of a group. Where their sum is a constant S_g, as it is 1 for one-hot
-          contexts, a rotation of the group's C_g columns makes one of them constant, and the
-          constant columns of all such groups are one: M = H C gates become H (C - 1) + 1.
+Features  Inputs enter by their inner products alone. So those that are constant over the samples
+          (the appended 1, pixels that are always black) are merged into one, of their joint norm.
+Gates     The gates of a group, too, enter by their inner products alone. Where their sum is a
+          constant S_g, as it is 1 for one-hot contexts, a rotation of the group's C_g columns makes
+          one of them constant, and all such groups share it: M = H C gates become H (C - 1) + 1.
 Boxes     With many classes the box is one a sample, sum_k alpha_nk <= C nu_n: its slack w_n and
           its multiplier, the hinge loss xi_n, are of all pairs of a sample (`Boxes`).
 
@@ -44,11 +44,11 @@ from implicit_bias.solvers.scaled_rows import TINY, GateGroups, Pairs, ScaledRow
 
 
 class Boxes:
-    """Which constraints sum_(n in box) alpha_n <= C_box there are: one a sample.
+    """Which rows share a constraint sum_(p in box) alpha_p <= C_box: those of one sample.
 
     Parameters
     ----------
-    index : Tensor of int, shape (N,), or None
+    index : Tensor of int, shape (P,), or None
         Box of each row; None where each has its own.
     """
 
@@ -59,13 +59,13 @@ class Boxes:
             self.n_boxes = int(index.max()) + 1
 
     def sums(self, values: Tensor) -> Tensor:
-        """Sum values of rows (N,) over each box, (B,)."""
+        """Sum values of rows (P,) over each box, (B,)."""
         if self.index is None:
             return values
         return values.new_zeros(self.n_boxes).index_add_(0, self.index, values)
 
     def largest(self, values: Tensor) -> Tensor:
-        """Largest value (N,) of each box, (B,)."""
+        """Largest value (P,) of each box, (B,)."""
         if self.index is None:
             return values
         room = values.new_full((self.n_boxes,), -torch.inf)
@@ -76,13 +76,13 @@ class Boxes:
         rows = torch.arange(len(values), device=values.device)
         if self.index is None:
             return rows
-        # Without a NaN each box has one; what a NaN makes of the rest ends in `Breakdown`.
+        # Each box has such a row, unless values are NaN: then the step ends in `Breakdown`.
         largest = rows[values == self.largest(values)[self.index]]
         found = rows.new_zeros(self.n_boxes)
         return found.scatter_reduce_(0, self.index[largest], largest, "amax")
 
     def per_row(self, values: Tensor) -> Tensor | float:
-        """Return the value of each row's box, (N,), of values (B,): 0 where there are no boxes."""
+        """Return the value of each row's box, (P,), of values (B,): 0 where there are no boxes."""
         if not values.numel():
             return 0.0
         if self.index is None:
@@ -90,7 +90,7 @@ class Boxes:
         return values[self.index]
 
     def added_to(self, A: Tensor, weights: Tensor) -> Tensor:
-        """Return A (N, N) with weights_box added to A[n, m] of all rows n, m of one box, in place.
+        """Return A (P, P) with weights_box added to A[p, q] of all rows p, q of one box, in place.
 
         Rows of a box stand side by side.
         """
@@ -100,7 +100,7 @@ class Boxes:
 
     @cached_property
     def _pairs(self) -> tuple[Tensor, Tensor]:
-        """All pairs of rows of one box."""
+        """All pairs of rows of one box: each row with the first row of its box, the second, ..."""
         assert self.index is not None
         counts = torch.bincount(self.index, minlength=self.n_boxes)
         first = torch.cumsum(counts, 0) - counts
@@ -117,7 +117,7 @@ class ScaledProblem:
     ``layout`` is that of `Layout.of_groups` or `Layout.of_features`.
     """
 
-    # Rows that a balanced start would leave out have this share of the mean.
+    # Where balancing makes alpha of a row 0, a start has this share of their mean instead.
     least_share: ClassVar[float] = 1e-6
 
     def __init__(
@@ -128,6 +128,7 @@ class ScaledProblem:
         self.dtype = dtype
         problem = layout.problem
         norms = layout.norms
+        # Sigma stands in for the norm of a row whose features are 0.
         self.scale = float(np.sqrt(np.mean(norms**2))) or 1.0  # sigma
         self.nu = self.tensor(np.where(norms > 0, norms, self.scale))
         self.b = self.scale / self.nu
@@ -161,7 +162,7 @@ class ScaledProblem:
         pairs = Pairs(place, self.index(owners), self.index(layout.rows.rivals))
         gates = layout.gates
         groups = GateGroups(
-            self.index(gates.own),
+            self.index(gates.groups),
             self.tensor(gates.share),
             self.index(gates.columns),
             self.n_groups,
@@ -219,7 +220,7 @@ class ScaledProblem:
         return alpha * factors
 
     def balanced_inside(self, alpha: Tensor) -> Tensor:
-        """Return `balanced` alpha (P,) with rows that it leaves out raised to a little."""
+        """Return `balanced` alpha (P,) with zeros raised to a little: a start is positive."""
         if not self.n_offsets or self.layout.signed:
             return self.balanced(alpha)
         found = self.balanced(alpha)
@@ -239,6 +240,7 @@ class ScaledProblem:
         if self.soft:
             losses = self.boxes.largest(self.b - margins).clamp(min=0.0)
             return norm + float(self.box_C @ losses), 0.0
+        # Divided by the smallest y f(x), the coefficients reach margin 1: their norm is a bound.
         smallest = float((margins / self.b).min())
         upper = math.inf
         if smallest > 0:
@@ -285,8 +287,8 @@ class ScaledProblem:
 class MergedInputs:
     """Inputs (N, D) with all constant features merged into one, and the way back.
 
-    If those are all 0, and not ``always``, none is left of them. Without ``merge`` all stay: for
-    norms that tell them apart.
+    Where the constant features are all 0, the merged one is left out, unless ``always``. Without
+    ``merge`` no features are merged: for norms that are not invariant under rotations of them.
 
     Attributes
     ----------
@@ -301,7 +303,8 @@ class MergedInputs:
         self.varying = np.flatnonzero(~constant)
         self._constant = np.flatnonzero(constant)
         values = X[0, constant]
-        top = float(np.abs(values).max(initial=TINY))  # so that no square overflows
+        # Divided by the largest, no square overflows or underflows.
+        top = float(np.abs(values).max(initial=TINY))
         self.norm = top * float(np.linalg.norm(values / top))
         # The unit vector of the merged feature in the constant ones, a column, or no column.
         n_merged = int(always or self.norm > 0)
@@ -338,11 +341,11 @@ class Layout:
     rows : Constraints
         The rows, (P,).
     whole : Features
-        Those of all samples.
+        Features of all samples.
     groups : ndarray of int, shape (K', M)
         Group of each gate of each class.
     first, place : ndarray of int, shapes (n,) and (P,)
-        A row of each sample that has any, and the place of each row's sample among these.
+        The n samples that have rows: a row of each, and the place of each row's sample among them.
     norms : ndarray of shape (P,)
         Norms of the rows' features.
     explicit : bool
@@ -436,7 +439,7 @@ class Layout:
         first = np.arange(len(rows))
         place = first
         label_norm = 1.0
-        if rows.width > 1:  # a sample has several rows
+        if rows.width > 1:  # a sample has several rows, with label vectors e_{y_n} - e_k
             _, first, place = np.unique(rows.samples, return_index=True, return_inverse=True)
             label_norm = 2.0**0.5
         norms = label_norm * features.norms[rows.samples]

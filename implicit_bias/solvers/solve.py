@@ -52,7 +52,7 @@ from implicit_bias.solvers.base import (
     no_report,
 )
 from implicit_bias.solvers.choice import FALL_BACK
-from implicit_bias.solvers.iteration import finite, nothing_yet
+from implicit_bias.solvers.iteration import finite, zero_answer
 
 # What `solve` asks for where the user does not say otherwise.
 DEFAULT = Tolerances()
@@ -196,7 +196,7 @@ def solve(
         conflict = find_conflict(problem)
         if conflict is not None:
             # Two samples at most, which are the proof: no method runs.
-            zero = nothing_yet(problem)
+            zero = zero_answer(problem)
             found = Candidate(
                 conflict.alpha,
                 zero.coef,
@@ -282,7 +282,7 @@ class _Trials:
     deadline : Deadline
         When all has to end.
     best : _Attempt
-        What settled the problem, or has the best bounds.
+        What settled the problem, or has the best bounds; set by `solve` once a method ran.
     late : bool
         Whether a method ended by its limit of time.
     grading : float
@@ -339,13 +339,14 @@ class _Trials:
             self.best = other
             return
         both = self.best, other
-        lower = max(both, key=lambda attempt: attempt.graded.certificate.lower)
-        upper = min(both, key=lambda attempt: attempt.graded.certificate.upper)
-        if lower is not upper:
-            # alpha attains the one bound, the coefficients the other: graded together once more.
-            joined = replace(upper.candidate, alpha=lower.graded.alpha)
-            upper = self.graded(upper.method, joined)
-        self.best = upper
+        best_lower = max(both, key=lambda attempt: attempt.graded.certificate.lower)
+        best_upper = min(both, key=lambda attempt: attempt.graded.certificate.upper)
+        if best_lower is best_upper:
+            self.best = best_lower
+            return
+        # Alpha of the one attempt and the coefficients of the other are graded together.
+        joined = replace(best_upper.candidate, alpha=best_lower.graded.alpha)
+        self.best = self.graded(best_upper.method, joined)
 
     @property
     def unsettled(self) -> bool:
@@ -353,14 +354,14 @@ class _Trials:
         return self.best.status in UNSETTLED
 
     @property
-    def go_on(self) -> bool:
-        """Whether there is something to find, and time for it and for its certificate."""
+    def may_continue(self) -> bool:
+        """Whether the problem is unsettled, and there is time for a method and its certificate."""
         return self.unsettled and self.deadline.allows(2 * self.grading)
 
     @property
-    def lack_separator(self) -> bool:
-        """Whether to go on because there is no upper bound."""
-        return self.go_on and bool(np.isinf(self.best.graded.certificate.upper))
+    def needs_separator(self) -> bool:
+        """Whether there is no upper bound yet, and time to find one."""
+        return self.may_continue and bool(np.isinf(self.best.graded.certificate.upper))
 
 
 def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
@@ -377,7 +378,7 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
     # --- is there a separator? ---------------------------------------------------------------
     doubtful = first.status is Status.NEARLY_INSEPARABLE
     hopeless = doubtful and _proof_takes_too_long(problem)
-    if trials.lack_separator and not hopeless:
+    if trials.needs_separator and not hopeless:
         proof = prove_not_separable(problem, deadline=deadline)
         if proof is not None:
             zero = np.zeros_like(first.candidate.coef)
@@ -386,7 +387,7 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
             if proven.status is Status.NOT_SEPARABLE:
                 trials.best = proven
                 tried.append("proven")
-        elif doubtful and trials.lack_separator:
+        elif doubtful and trials.needs_separator:
             alpha = nearly_a_proof(problem, deadline)
             if alpha is not None:
                 hopeless = True
@@ -395,18 +396,19 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
                 tried.append("nothing separates but the last digits of redundant columns")
 
     # --- a soft margin of large C -------------------------------------------------------------
-    # The numbers of such problems are too far apart for a method that follows both constraints.
-    # The hard margin's solution is exact where the box binds nowhere.
+    # C is too far from the other numbers for a method that keeps alpha <= C in floating point.
+    # Where the box binds nowhere the hard margin has the same solution.
     large_box = problem.box.min() * problem.scale >= FALL_BACK.large_C
-    if trials.go_on and not problem.hard_margin and large_box:
+    if trials.may_continue and not problem.hard_margin and large_box:
         _join_similar(trials, replace(problem, C=np.inf), options)
         tried.append("a hard margin")
 
     # --- one other solver of this package, and one of another library -------------------------
+    # A certificate that misses the tolerance by little rounds differently than its method: the next
+    # method is asked for a smaller gap.
     closer = options
     near_miss = trials.best.graded.certificate.gap < FALL_BACK.near_miss * trials.gap
     if near_miss:
-        # A certificate rounds differently than a method, which is asked for so much more.
         gap = trials.gap / FALL_BACK.near_miss
         closer = replace(options, tolerances=replace(options.tolerances, gap=gap))
     built_in: str | None = FALL_BACK.built_in(formulated, first.method.name)
@@ -416,12 +418,12 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
     if external == first.method.name and not near_miss:
         external = None
     for name in (built_in, external):
-        if name is not None and trials.go_on and not hopeless:
+        if name is not None and trials.may_continue and not hopeless:
             _try_other(trials, name, closer, tried)
 
     # --- any separator is an upper bound ------------------------------------------------------
     another_norm = problem.norm not in (L2(), problem.gate_norm)
-    if trials.lack_separator and not hopeless and problem.hard_margin and another_norm:
+    if trials.needs_separator and not hopeless and problem.hard_margin and another_norm:
         _join_similar(trials, replace(problem, norm=L2()), options)
         tried.append("separator of the Euclidean norm")
 
@@ -430,7 +432,7 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
     status = best.status
     if trials.unsettled and (trials.late or deadline.passed):
         status = Status.TIME_LIMIT
-        if deadline.left is None:  # it was a limit of a method's own
+        if deadline.left is None:  # the user set no limit of time: it was a method's own
             status = Status.ITERATION_LIMIT
     trials.best = _Attempt(
         best.method,

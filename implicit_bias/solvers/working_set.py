@@ -10,7 +10,7 @@ other norms than sums of l2 with the pairs near the margin of the Euclidean norm
 
 If the rows of S alone are not separable, neither are all, and alpha_S padded proves it.
 
-Early rounds are solved loosely, since their S is wrong anyway.
+Early rounds are solved to a loose tolerance, because the S of an early round is far from the last.
 """
 
 from __future__ import annotations
@@ -111,13 +111,13 @@ class _WorkingRows(RowRounds):
         self.sizes = costs.Sizes.of(problem)
         self.kind = costs.kind_of(problem)
         # Whether one Gram matrix may solve, and whether it did so in the last round.
-        balls = interior_point.is_not_euclidean(problem)
-        self.one_group = problem.hard_margin and problem.n_groups == 1 and not balls
+        euclidean = not interior_point.is_not_euclidean(problem)
+        self.one_group = problem.hard_margin and problem.n_groups == 1 and euclidean
         self.by_one_group = False
         self._choose_first(start)
-        # A proof that no norm separates the pairs, if the Euclidean norm has one.
+        # Separability does not depend on the norm: what a solve under l2 has proven, if anything.
         self._proof: base.Candidate | None = None
-        if balls:
+        if not euclidean:
             self._proof = self._choose_by_euclidean()
 
     # --- the first working set -----------------------------------------------------------------
@@ -138,7 +138,7 @@ class _WorkingRows(RowRounds):
         # Margins that are all 0, as without a start, or that overflow choose no rows.
         from_start = self.margins.any() and np.isfinite(self.margins).all()
         if rows.width == 1 and not from_start:
-            # Of two classes the samples of the smallest margins by V are no better than any.
+            # With two classes, samples of small margins by V are no better a choice than any.
             self.rows = spread(rows.owners, size // rows.n_classes)
             return
         if not from_start:
@@ -177,7 +177,10 @@ class _WorkingRows(RowRounds):
         return None
 
     def _with_all_classes(self, rows: Integers) -> Integers:
-        """Return rows with one of each class that lacks one, which an offset alone would win."""
+        """Return rows and, with an intercept, one of each class that has none among them.
+
+        Without rows of a class nothing bounds its offset.
+        """
         if not self.problem.intercept:
             return rows
         owners = self.constraints.owners
@@ -247,7 +250,7 @@ class _WorkingRows(RowRounds):
         size = len(self.rows)
         options = self._options(tolerances) | {"rows": self.working}
         hard = self.problem.hard_margin
-        system = costs.cheaper_system(self.sizes.of_rows(size), self.kind, hard=hard)
+        system = costs.cheaper_system(self.sizes.with_rows(size), self.kind, hard=hard)
         inner = interior_point.InteriorPoint(system=system, **options)
         many = size >= self.solver.many_rows and system == "rows"
         self.by_one_group = self.one_group and many
@@ -298,7 +301,7 @@ class _WorkingRows(RowRounds):
         settled = 0 < len(worst) <= self.solver.settled * len(kept)
         if settled:  # those that may violate in the next round, too
             worst = self.violators(room, 1.0 + self.solver.near_margin)
-        # What joins for its class counts among those that come back, else it may leave without end.
+        # A row that joins for its class is exchanged like the others: so it leaves once at most.
         rows = self._with_all_classes(np.union1d(kept, worst))
         if self._cheaper_at_once(len(rows)):
             rows = np.arange(len(self.constraints))
@@ -309,7 +312,7 @@ class _WorkingRows(RowRounds):
     def _cheaper_at_once(self, size: int) -> bool:
         """Whether a solve on all rows takes no longer than a few rounds on so many of them."""
         hard = self.problem.hard_margin
-        some = costs.of_interior_point(self.sizes.of_rows(size), self.kind, hard=hard)
+        some = costs.of_interior_point(self.sizes.with_rows(size), self.kind, hard=hard)
         whole = costs.of_interior_point(self.sizes, self.kind, hard=hard)
         return whole <= self.solver.few_rounds * some
 

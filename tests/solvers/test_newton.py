@@ -80,7 +80,7 @@ class Problem:
             e=scaled.e,
             residual=point.s - scaled.boxes.per_row(point.xi) - excess,
             imbalance=scaled.e.T @ point.alpha,
-            drifts=[],
+            drifts=None,
             coarse=False,
         )
         return newton

@@ -46,7 +46,7 @@ def test_rotated_gates_have_the_inner_products_of_the_gates(name: str, *, permut
     zeta = found.expand(V[None], d)[0]
     for g in range(len(d)):
         Z = gates[:, groups == g]
-        columns = found.rotated[:, :-1][:, found.own == g]
+        columns = found.rotated[:, :-1][:, found.groups == g]
         # What the rotation has made constant adds the same to all inner products.
         np.testing.assert_allclose(columns @ columns.T + found.share[g], Z @ Z.T, atol=1e-12)
         np.testing.assert_allclose(zeta[groups == g], d[g] * Z.T @ weights, atol=1e-12)

@@ -26,7 +26,7 @@ def margin_plots(
             if model.has_predictor and model.known_margin.margins.any():
                 shown[model.name] = model.known_margin
 
-        # The bins have room for all margins of the program, for the maximum margin, and for zero.
+        # The bins cover all margins of the program, the maximum margin, and zero.
         covered = [np.zeros(1)]
         for margin in shown.values():
             covered.append(margin.margins)

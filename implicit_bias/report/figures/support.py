@@ -11,7 +11,7 @@ from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.report.figures.base import Plot, short_label, with_words
 from implicit_bias.report.style import GREY, WIDTH
-from implicit_bias.report.words import signed
+from implicit_bias.report.words import class_as_sign
 
 
 def support_plots(comparison: Comparison, train: Dataset, *, most: int = 8) -> Iterator[Plot]:
@@ -35,7 +35,7 @@ def support_plots(comparison: Comparison, train: Dataset, *, most: int = 8) -> I
         tiles = []
         for n in largest:
             if train.classes is None:
-                label = signed(train.y[n])
+                label = class_as_sign(train.y[n])
             else:
                 label = short_label(train.names[int(train.y[n])])
             tiles.append((f"{label}   α {alpha[n]:.2g}", images[n]))

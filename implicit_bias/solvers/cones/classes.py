@@ -220,6 +220,7 @@ class FreeRadiusCone(ClassCone):
 
     def feature_matrix(self) -> tuple[ConeMatrix, Tensor]:
         """Return the matrix of U and dt, and Y as directions of zeta."""
+        # The equations of the head: K U - k_t dt = ... and k_tt dt - <k_t, U> = ...
         border = -self.split_by_radius(self.k_t).flatten(1)
         directions = self.split_by_radius(self.Y).flatten(1)
         return ConeMatrix(self.matrix_K(), self.k_tt, border), directions
@@ -229,6 +230,7 @@ class FreeRadiusCone(ClassCone):
     ) -> tuple[Tensor, RightSides]:
         """Right-hand sides of a step to mu: of U and dt, and those of R and T."""
         right = self.right_sides(mu, predictor, weight)
+        # The right-hand sides right_U and right_t of `FreeRadiusRowNewton` in `newton`.
         of_U = (self.V_residual - right.conjugate).reshape(-1)
         of_t = right.radius + self.sum_per_radius(self.V_residual * self.Y)
         return torch.cat([of_U, of_t]), right

@@ -75,6 +75,7 @@ class Iterate(ConePoint):
     @property
     def order(self) -> int:
         """Count the complementary products of the cone."""
+        # A matrix R has one for each eigenvalue, other R one for each entry.
         if self.R.ndim == 2:
             return len(self.R)
         return self.R.numel()
@@ -96,6 +97,7 @@ class Iterate(ConePoint):
             change = getattr(step, name)
             if not value.numel():
                 continue
+            # x + l dx stays positive up to l = 1 / max(-dx / x); matrices have eigenvalues there.
             if value.ndim == 2:
                 rates.append(relative_eigenvalues(value, change))
             else:

@@ -6,10 +6,11 @@ KKT     zeta_g = R_g V_g,   R_g T_g = mu
 
 In the space of the rows W is V itself, a function of alpha (`GroupCone`), and dR_g is an unknown of
 the system (`newton`, equation (groups)). In the space of the features W is a variable of its own
-(`FeatureGroupCone`), with W = V at the solution alone. Of all groups together zeta = A W, A
-diagonal: d_g, and in a column of gates that groups share the sum of all d_g times the group's part
-of it. With G_g, (n,), the entries of W in group g, times their part, zeta changes by A U + G dd,
-where U changes W, and
+(`FeatureGroupCone`), and W = V holds at the solution only. All groups together have zeta = A W with
+a diagonal A. Its entry is d_g in a column of gates of one group, and the sum of p_g d_g in the
+column that groups share, of which the part p_g is in group g. Let G, (n, number of groups), have in
+its column g the entries of W in group g, times their part p_g. Then a change U of W and a change dd
+of the scales change zeta by A U + G dd, and
 
         (T / d) dd - G' U = mu / d - T - (1/2 - T - ||W_g||^2 / 2)                           (d)
 
@@ -99,6 +100,7 @@ class GroupCone(Cone):
 
     def warm_point(self, V: Tensor, primal: Tensor, mu: float) -> ConePoint:
         """Return a point near group scales d."""
+        # R T >= mu in each group, and R = d where d is larger than mu / T.
         slack = 0.5 * (1.0 - self.inner(V, V))
         return ConePoint(self.empty, self.empty, torch.maximum(primal, mu / slack), slack)
 
@@ -220,6 +222,7 @@ class FeatureGroupCone(GroupCone, FeatureCone):
             second = weight * self.scale_of_gates(predictor.R) * dW
         # dzeta = A U + G dd + second, with A U the unknown: second counts as a change of A U.
         of_zeta = (self.V_residual + second / self.A).reshape(-1)
+        # Equation (d) with U = dV + V_residual: the system's unknown is dV alone.
         of_d = products / d - slack + self.G.T @ self.V_residual.reshape(-1)
         return torch.cat([of_zeta, of_d]), products
 
@@ -227,7 +230,7 @@ class FeatureGroupCone(GroupCone, FeatureCone):
         self, saved: Any, alpha: Tensor, x: Tensor
     ) -> tuple[ConePoint, Tensor]:
         """Return the change of W, of the group scales and of T."""
-        U = self.dual_vectors(alpha) + self.V_residual
+        U = self.dual_vectors(alpha) + self.V_residual  # W + U = V + dV
         d = x[self.point.W.numel() :]
         # d dT + T dd = what the products must change by.
         T = (saved - self.point.T * d) / self.point.R

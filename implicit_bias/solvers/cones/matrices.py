@@ -24,6 +24,8 @@ def nesterov_todd(R: Tensor, T: Tensor) -> Tensor:
     With R = A A', T = B B' and the singular values B' A = P diag(size) Q' it is H H' of
     H = A Q diag(size)^(-1/2).
     """
+    # Then H' T H = diag(size) = H^-1 R H^-T, so that S T S = H diag(size) H' = R. With factors no
+    # matrix is squared: R and T are nearly singular at the end.
     A = cholesky(R)
     B = cholesky(T)
     _, size, Q_transposed = torch.linalg.svd(B.T @ A)
@@ -53,6 +55,7 @@ def symmetric(A: Tensor) -> Tensor:
 
 def relative_eigenvalues(A: Tensor, B: Tensor) -> Tensor:
     """Return the eigenvalues of A^-1 B, ascending, of a positive definite A and a symmetric B."""
+    # Those of the symmetric matrix L^-1 B L^-T, with A = L L'.
     L = cholesky(A)
     half = torch.linalg.solve_triangular(L, B, upper=False)
     return torch.linalg.eigvalsh(symmetric(torch.linalg.solve_triangular(L, half.T, upper=False)))
@@ -77,6 +80,7 @@ def factor(
         Not positive definite even with a little more on the diagonal.
     """
     for ridge in ridges:
+        # A factorisation that fails has overwritten its matrix.
         A = matrix()
         if ridge:
             A.diagonal().mul_(1.0 + ridge)
