@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import example_modules as modules
 import implicit_bias as ib
@@ -54,6 +55,13 @@ def case(
         outputs = large(*([X, X] if isinstance(inputs, tuple) else [X])).squeeze(-1)
     said = torch.where(outputs > 0, 1, -1) if outputs.ndim == 1 else outputs.argmax(1)
     return module.to(dtype).eval(), inputs, labels(said), options
+
+
+def in_batches(whole: Case) -> Case:
+    """Return the same samples in a loader."""
+    module, inputs, labels, options = whole
+    data = TensorDataset(inputs, labels)
+    return module, DataLoader(data, batch_size=3, shuffle=True), None, options
 
 
 # What each row is run with, by its first cell; a seed is set before.
@@ -107,6 +115,7 @@ ROWS: dict[str, list[Callable[[], Case]]] = {
     "several arguments, as a tuple": [
         lambda: case(computed(lambda first, last, a, b: last(first(a) * b)), (X, X))
     ],
+    "a DataLoader of inputs and labels": [lambda: in_batches(case(linear(3)))],
     "sparse matrices": [lambda: case(linear(), sp.csr_array(X.numpy()))],
     "missing values": [lambda: case(linear(), torch.where(X == X.max(), torch.nan, X))],
     "labels −1 and +1 for one output, 0 … K−1 for K, shape (N,) or (N, 1)": [

@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,6 +47,7 @@ from implicit_bias.modules.evaluate import as_module, evaluating
 from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.kinks import gap_across_kinks
 from implicit_bias.modules.lent_threads import one_thread_if_small
+from implicit_bias.modules.loading import collected
 from implicit_bias.modules.subject import SeparationError
 from implicit_bias.norms import tensors
 
@@ -78,8 +80,8 @@ COMPARED = ("l2", "l1", "linf", "spectral")
 
 def diagnose(
     module: nn.Module,
-    inputs: tuple[Tensor | ArrayLike, ...] | Tensor | ArrayLike,
-    labels: ArrayLike | Tensor,
+    inputs: tuple[Tensor | ArrayLike, ...] | Tensor | ArrayLike | Iterable[Any],
+    labels: ArrayLike | Tensor | None = None,
     *,
     norm: tensors.GivenNorm | None = None,
     loss: object = None,
@@ -96,11 +98,14 @@ def diagnose(
         that require a gradient (the others count as constants), or, with ``leading``, in the limit
         in which these are large. It is left as it is: mode,
         gradients, precision and device.
-    inputs : Tensor, array_like (a frame, say) or tuple of them
+    inputs : Tensor, array_like (a frame, say) or tuple of them, or a DataLoader
         The module's argument or arguments, each with the samples as first axis. Of a network of
-        this package its samples (N, D) will do.
-    labels : array_like of shape (N,) or (N, 1)
-        -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K).
+        this package its samples (N, D) will do. Or, without ``labels``, a DataLoader or another
+        iterable of batches (inputs, labels): its samples are held in float64, up to 2 GiB, in the
+        order of the data set also where it shuffles.
+    labels : array_like of shape (N,) or (N, 1), optional
+        -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K). They
+        are left out beside a loader.
     norm : {"l2", "l1", "linf", "spectral", "nuclear"}, a norm, or a mapping, optional
         The norm of the steepest descent: l2 for gradient descent, linf for sign descent and Adam,
         spectral for Muon (see `implicit_bias.norms.tensors`), or a norm for each part, {"last":
@@ -145,8 +150,9 @@ def diagnose(
         Samples are misclassified, so no scaling has smallest margin 1; with ``leading``, by the
         leading part.
     ValueError, TypeError
-        Inputs, outputs or labels that do not fit; outputs that are random or not finite; no such
-        norm; no module; no norm given, and none known for the optimizer (Adagrad, gradient descent
+        Inputs, outputs or labels that do not fit; outputs that are random or not finite; a loader
+        whose samples are too large, or others in each pass (random augmentation); no such norm; no
+        module; no norm given, and none known for the optimizer (Adagrad, gradient descent
         mixed with others, rates of different schedules).
 
     Warns
@@ -186,6 +192,7 @@ def diagnose(
     deadline = Deadline.asked(max_seconds)
     fractions = TimeFractions()
     module = as_module(module)
+    inputs, labels = collected(inputs, labels)
     asked = None
     if norm is not None:
         asked = tensors.as_parameter_norm(norm)

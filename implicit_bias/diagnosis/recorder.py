@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from implicit_bias.diagnosis.checks import check
 from implicit_bias.diagnosis.findings import warn
 from implicit_bias.modules.evaluate import as_arguments, as_module, evaluating
 from implicit_bias.modules.lent_threads import one_thread_if_small
+from implicit_bias.modules.loading import collected
 from implicit_bias.modules.optimizers import each_of, geometry_of
 from implicit_bias.norms import tensors
 from implicit_bias.training.trainee import Inputs
@@ -37,10 +38,11 @@ class Recorder:
     ----------
     module : nn.Module
         Homogeneous in its trained parameters, in any precision; see `diagnose`.
-    inputs : array_like, Tensor, or tuple of them
+    inputs : array_like, Tensor, or tuple of them, or a DataLoader
         The module's argument, or a tuple of its arguments, each with the samples as first axis.
-        Of a network of this package its samples (N, D) will do.
-    labels : array_like of shape (N,)
+        Of a network of this package its samples (N, D) will do. Or batches of (inputs, labels),
+        without ``labels``, which are read once, at the start; see `diagnose`.
+    labels : array_like of shape (N,), optional
         -1 and +1 for outputs (N,) or (N, 1); 0..K-1 for outputs (N, K).
     norms : sequence of norms or optimizers
         Names or norms, as in `diagnose`; of an optimizer, or a list of those that train the module
@@ -91,8 +93,8 @@ class Recorder:
     def __init__(
         self,
         module: nn.Module,
-        inputs: Inputs,
-        labels: ArrayLike | Tensor,
+        inputs: Inputs | Iterable[Any],
+        labels: ArrayLike | Tensor | None = None,
         norms: Sequence[tensors.GivenNorm | Optimizer | Sequence[Optimizer]] | str = ("l2", "linf"),
         *,
         gaps: bool = True,
@@ -103,6 +105,7 @@ class Recorder:
         check_flag(leading, "leading")
         Deadline.asked(max_seconds)
         self.module = as_module(module)
+        inputs, labels = collected(inputs, labels)
         self.gaps = gaps
         self.leading = leading
         self.max_seconds = max_seconds

@@ -47,6 +47,8 @@ from implicit_bias.modules.layer_products import GRADIENT_ENTRIES, LayerProducts
 from implicit_bias.problem import BLOCK
 from implicit_bias.problem.constraints import Constraints
 
+# Samples up to which a forward pass is never cut into blocks.
+FEWEST = 64
 NO_PARAMETER = (
     "the module has no parameter that requires a gradient: call requires_grad_(True) on what is "
     "trained, or on the whole module"
@@ -94,6 +96,8 @@ class Margins:
         Values of parameters and buffers; where not given, the module's own.
     scaled : (float, float)
         c and L: the margins are those of f(c theta) / c^L, by default of f itself; see `leading`.
+    block : int
+        Samples of a forward pass, where that is known; else it is measured.
 
     Raises
     ------
@@ -115,7 +119,8 @@ class Margins:
     shapes : dict from name to torch.Size
         Their shapes, in the order of theta.
     entries : int
-        Entries of a block of per-sample gradients; at most a few blocks exist at a time.
+        Entries of a block of per-sample gradients, and of what a forward pass keeps for its
+        backward pass; at most a few blocks exist at a time.
     """
 
     def __init__(
@@ -128,6 +133,7 @@ class Margins:
         names: Collection[str] | None = None,
         at: Mapping[str, Tensor] | None = None,
         scaled: tuple[float, float] = (1.0, 0.0),
+        block: int = 0,
     ) -> None:
         # --- theta, and what is constant
         values = values_of(module) | dict(at or {})
@@ -148,6 +154,7 @@ class Margins:
         self.theta = torch.cat([part.reshape(-1) for part in trained.values()])
         self.scaled = scaled
         self.entries = GRADIENT_ENTRIES
+        self._block = block
 
         # --- samples and pairs
         n_samples = len(inputs[0])
@@ -180,7 +187,13 @@ class Margins:
             Parameters or buffers have come, have gone, have other shapes or were frozen or thawed.
         """
         now = Margins(
-            module, self.inputs, self.labels, self.classes, names=self.shapes, scaled=self.scaled
+            module,
+            self.inputs,
+            self.labels,
+            self.classes,
+            names=self.shapes,
+            scaled=self.scaled,
+            block=self.block,
         )
         before = self.shapes, self.constants.keys(), self.frozen
         if (now.shapes, now.constants.keys(), now.frozen) != before:
@@ -216,6 +229,7 @@ class Margins:
             names=names,
             at=at,
             scaled=scaled,
+            block=self.block,
         )
 
     def parameters(self, theta: Tensor) -> dict[str, Tensor]:
@@ -311,8 +325,44 @@ class Margins:
         return outputs.reshape(-1, width).double()
 
     def _blocks(self) -> Iterator[slice]:
-        for start in range(0, len(self.combinations), BLOCK):
-            yield slice(start, start + BLOCK)
+        for start in range(0, len(self.combinations), self.block):
+            yield slice(start, start + self.block)
+
+    @property
+    def block(self) -> int:
+        """Samples of a forward pass: as many as have `entries` activations, at most `BLOCK`."""
+        if not self._block:
+            self._block = BLOCK
+            if len(self.combinations) > FEWEST:
+                most = self.entries // max(1, self._activations())
+                self._block = min(BLOCK, max(FEWEST, most))
+        return self._block
+
+    def _activations(self) -> int:
+        """Entries that a forward pass keeps of a sample, for the backward pass."""
+        kept = list[Tensor]()
+
+        def keep(tensor: Tensor) -> Tensor:
+            kept.append(tensor)
+            return tensor
+
+        # What is kept whatever the number of samples, the weights, is in both.
+        sizes = list[int]()
+        leaf = self.theta.detach().requires_grad_()
+        for count in (2, 4):
+            kept.clear()
+            hooks = torch.autograd.graph.saved_tensors_hooks(keep, _as_it_is)
+            with torch.enable_grad(), hooks:
+                self.outputs_at(leaf, *self._inputs(slice(0, count)))
+            # Several views of one storage are kept once.
+            storages = dict[int, int]()
+            for one in kept:
+                storage = one.untyped_storage()
+                size = min(one.numel() * one.element_size(), storage.nbytes())
+                place = storage.data_ptr()
+                storages[place] = max(size, storages.get(place, 0))
+            sizes.append(sum(storages.values()))
+        return (sizes[1] - sizes[0]) // (2 * self.theta.element_size())
 
     # --- rows of J, and J J' of some pairs
 
@@ -399,7 +449,7 @@ class Margins:
         """
         samples = places // self.rivals
         rivals = places % self.rivals
-        blocks = samples // BLOCK
+        blocks = samples // self.block
         found = list[dict[str, LayerProducts]]()
         order = list[Tensor]()
         for block in torch.unique(blocks).tolist():
@@ -418,7 +468,7 @@ class Margins:
         """
         # --- a forward pass that is watched; the module multiplies with c W, so that the gradient
         # in W is c times that in what it sees
-        rows = slice(block * BLOCK, (block + 1) * BLOCK)
+        rows = slice(block * self.block, (block + 1) * self.block)
         scale, degree = self.scaled
         parameters = dict[str, Tensor]()
         for name, part in self.parameters(theta).items():
@@ -466,6 +516,10 @@ def joined(parts: Sequence[Mapping[str, LayerProducts]], order: Tensor) -> dict[
         if all(name in part for part in parts):
             found[name] = LayerProducts.joined([part[name] for part in parts], order)
     return found
+
+
+def _as_it_is(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 # Not by `vjp` or `grad_outputs`, for which torch imports its compiler: a second or two.
