@@ -80,9 +80,18 @@ ROWS: dict[str, list[Callable[[], Case]]] = {
         lambda: case(network(nn.Softplus())),
     ],
     "tanh, sigmoid inside": [lambda: case(network(nn.Tanh())), lambda: case(network(nn.Sigmoid()))],
-    "normalisation of what is trained": [
-        lambda: case(network(nn.LayerNorm(8))),
+    "`RMSNorm`; `LayerNorm`, `GroupNorm` with an eps of 1e-30": [
+        lambda: case(network(nn.RMSNorm(8), nn.ReLU())),
+        lambda: case(network(nn.LayerNorm(8, eps=1e-30))),
+        lambda: case(network(nn.GroupNorm(2, 8, eps=1e-30), nn.ReLU())),
+    ],
+    "`LayerNorm` of another eps": [lambda: case(network(nn.LayerNorm(8)))],
+    "batch normalization, by `full_batch`": [
+        lambda: case(ib.full_batch(network(nn.BatchNorm1d(8), nn.ReLU()).double(), X))
+    ],
+    "batch normalization in evaluation mode": [
         lambda: case(network(nn.BatchNorm1d(8), nn.ReLU(), nn.LayerNorm(8))),
+        lambda: case(network(nn.BatchNorm1d(8), nn.ReLU())),
     ],
     "attention with trained keys and queries": [
         lambda: case(computed(lambda key, last, x: last(key(x).softmax(1) * x)))

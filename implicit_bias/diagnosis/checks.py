@@ -18,6 +18,7 @@ from implicit_bias.modules.evaluate import as_arguments, labels_as_array
 from implicit_bias.modules.homogeneity import HomogeneityError, of_degree_0
 from implicit_bias.modules.loading import collected
 from implicit_bias.modules.optimizers import left_out
+from implicit_bias.modules.partial_degrees import directions
 from implicit_bias.modules.subject import (
     Subject,
     margins_of,
@@ -165,3 +166,7 @@ def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]
     if still:
         in_order = tuple(name for name in gradients.shapes if name in still)
         yield Finding(Code.DEGREE_0, names=in_order)
+        # What vanishes needs none: of degree 0, too, but no direction.
+        turned = [name for name in directions(gradients) if name in still]
+        if turned:
+            yield Finding(Code.DEGREE_0_WITHOUT_THEOREM, names=tuple(turned))

@@ -108,6 +108,7 @@ class Code(StrEnum):
     DEAD_UNITS = "dead-units", Kind.DETAIL
     MODULE_MISCLASSIFIES = "module-misclassifies", Kind.DETAIL
     DEGREE_0 = "degree-0", Kind.DETAIL
+    DEGREE_0_WITHOUT_THEOREM = "degree-0-without-theorem", Kind.DETAIL
     LOSS_NOT_CHECKED = "loss-not-checked", Kind.CAVEAT
     TRAINING_MODE = "training-mode", Kind.CAVEAT
     DROPOUT = "dropout", Kind.CAVEAT

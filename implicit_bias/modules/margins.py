@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -53,6 +54,21 @@ NO_PARAMETER = (
     "the module has no parameter that requires a gradient: call requires_grad_(True) on what is "
     "trained, or on the whole module"
 )
+
+
+class Passes(NamedTuple):
+    """What forward passes take.
+
+    Attributes
+    ----------
+    samples : int
+        Samples of one pass.
+    kept : int
+        Entries that a pass of two samples keeps for the backward pass; 0 where it was not measured.
+    """
+
+    samples: int
+    kept: int
 
 
 @contextmanager
@@ -96,8 +112,8 @@ class Margins:
         Values of parameters and buffers; where not given, the module's own.
     scaled : (float, float)
         c and L: the margins are those of f(c theta) / c^L, by default of f itself; see `leading`.
-    block : int
-        Samples of a forward pass, where that is known; else it is measured.
+    passes : Passes, optional
+        What a forward pass may take, where that is known; else it is measured.
 
     Raises
     ------
@@ -133,7 +149,7 @@ class Margins:
         names: Collection[str] | None = None,
         at: Mapping[str, Tensor] | None = None,
         scaled: tuple[float, float] = (1.0, 0.0),
-        block: int = 0,
+        passes: Passes | None = None,
     ) -> None:
         # --- theta, and what is constant
         values = values_of(module) | dict(at or {})
@@ -154,7 +170,7 @@ class Margins:
         self.theta = torch.cat([part.reshape(-1) for part in trained.values()])
         self.scaled = scaled
         self.entries = GRADIENT_ENTRIES
-        self._block = block
+        self._passes = passes
 
         # --- samples and pairs
         n_samples = len(inputs[0])
@@ -193,7 +209,7 @@ class Margins:
             self.classes,
             names=self.shapes,
             scaled=self.scaled,
-            block=self.block,
+            passes=self.passes,
         )
         before = self.shapes, self.constants.keys(), self.frozen
         if (now.shapes, now.constants.keys(), now.frozen) != before:
@@ -229,7 +245,7 @@ class Margins:
             names=names,
             at=at,
             scaled=scaled,
-            block=self.block,
+            passes=self.passes,
         )
 
     def parameters(self, theta: Tensor) -> dict[str, Tensor]:
@@ -329,17 +345,21 @@ class Margins:
             yield slice(start, start + self.block)
 
     @property
+    def passes(self) -> Passes:
+        """What a forward pass takes, and how many samples it may have."""
+        if self._passes is None:
+            self._passes = Passes(BLOCK, 0)
+            if len(self.combinations) > FEWEST:
+                self._passes = self._measured_passes()
+        return self._passes
+
+    @property
     def block(self) -> int:
         """Samples of a forward pass: as many as have `entries` activations, at most `BLOCK`."""
-        if not self._block:
-            self._block = BLOCK
-            if len(self.combinations) > FEWEST:
-                most = self.entries // max(1, self._activations())
-                self._block = min(BLOCK, max(FEWEST, most))
-        return self._block
+        return self.passes.samples
 
-    def _activations(self) -> int:
-        """Entries that a forward pass keeps of a sample, for the backward pass."""
+    def _measured_passes(self) -> Passes:
+        """Count the entries that forward passes keep for the backward pass."""
         kept = list[Tensor]()
 
         def keep(tensor: Tensor) -> Tensor:
@@ -362,7 +382,14 @@ class Margins:
                 place = storage.data_ptr()
                 storages[place] = max(size, storages.get(place, 0))
             sizes.append(sum(storages.values()))
-        return (sizes[1] - sizes[0]) // (2 * self.theta.element_size())
+        of_sample = (sizes[1] - sizes[0]) // (2 * self.theta.element_size())
+        samples = min(BLOCK, max(FEWEST, self.entries // max(1, of_sample)))
+        return Passes(samples, sizes[0] // self.theta.element_size())
+
+    def _pairs_at_a_time(self, parameters: int) -> int:
+        """Return how many per-sample gradients, each of so many parameters, are in a block."""
+        # What the forward pass of a sample keeps may be more than its gradient.
+        return max(1, self.entries // max(parameters, self.passes.kept))
 
     # --- rows of J, and J J' of some pairs
 
@@ -373,7 +400,7 @@ class Margins:
 
     def _rows(self, theta: Tensor, places: Tensor) -> Iterator[Tensor]:
         """J of some pairs, block by block."""
-        for block in torch.split(places, max(1, self.entries // len(theta))):
+        for block in torch.split(places, self._pairs_at_a_time(len(theta))):
             yield self._gradients(theta, block, dict.fromkeys(self.shapes, 1.0))
 
     def gram(
@@ -408,7 +435,7 @@ class Margins:
         gram = torch.zeros(len(places), len(others), dtype=theta.dtype, device=theta.device)
         if not scales:
             return gram
-        size = max(1, self.entries // sum(self.shapes[name].numel() for name in scales))
+        size = self._pairs_at_a_time(sum(self.shapes[name].numel() for name in scales))
         for here, rows in zip(torch.split(gram, size), torch.split(places, size), strict=True):
             first = self._gradients(theta, rows, scales)
             parts = torch.split(here, size, dim=1)
