@@ -16,6 +16,8 @@ escape.py          whether one more unit lowers the norm
 which_norm.py      in which norm a training maximised the margin: the table
 norm_evidence.py   what follows from the table: the norm that is named, or why none is
 recorder.py        `Recorder`: margins and gaps along any training loop
+checkpoints.py     the states that a finished training has saved
+known_limit.py     the angle with a limit that is known
 =================  =========================================================================
 """
 

@@ -21,6 +21,7 @@ that are not local optima.
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -235,6 +236,11 @@ def diagnose(
     rest = None
     if leading:
         rest = subject.rest
+    epsilon = math.nan
+    delta = math.nan
+    if limit.norm == tensors.PARAMETER_NORMS["l2"]:
+        epsilon = best.epsilon
+        delta = best.delta
     return Diagnosis(
         norm=limit.norm.name,
         degree=program.degree,
@@ -256,6 +262,8 @@ def diagnose(
         seconds=time.monotonic() - started,
         trained_by=limit.trained_by,
         rest=rest,
+        epsilon=epsilon,
+        delta=delta,
     )
 
 

@@ -87,6 +87,9 @@ class Diagnosis:
     rest : float or None
         Of a leading part f_L of the module f: largest ``abs(f - f_L)`` on the samples over the
         largest ``abs(f_L)``. None where the module itself was measured.
+    epsilon, delta : float
+        Of Lyu and Li's (epsilon, delta)-approximate KKT points: ||theta - sum_n lambda_n grad q_n||
+        and the largest lambda_n (q_n - 1), at smallest margin 1; nan in other norms than l2.
 
     Examples
     --------
@@ -119,6 +122,8 @@ class Diagnosis:
     seconds: float
     trained_by: str = ""
     rest: float | None = None
+    epsilon: float = math.nan
+    delta: float = math.nan
 
     @property
     def farthest_layer(self) -> Layer | None:
