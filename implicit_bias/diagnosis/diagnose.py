@@ -12,7 +12,7 @@ q the margins (`modules.multipliers`). Each step below is a file of this package
    at its weights and across kinks near them. What follows is measured at the former.
 3. Layers: the KKT gap of each alone, and the direction that lowers its norm (`layers`).
 4. Beyond KKT points: one more ReLU unit (`escape`), the optimum in function space
-   (`function_space`).
+   (`function_space`); lazy or rich (`regime`).
 
 Source: Lyu and Li (2020); Tsilivis, Vardi, Kempe (2024); Vardi, Shamir, Srebro (2022), KKT points
 that are not local optima.
@@ -37,10 +37,11 @@ from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.box import box_of
 from implicit_bias.diagnosis.checks import check, what_is_measured
 from implicit_bias.diagnosis.escape import EscapeSearch
-from implicit_bias.diagnosis.findings import warn
+from implicit_bias.diagnosis.findings import Finding, warn
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import LayerBounds
 from implicit_bias.diagnosis.loss_tail import judge_loss
+from implicit_bias.diagnosis.regime import Start, regime_of
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.diagnosis.training import TrainingTest, limit_of, weight_decay
 from implicit_bias.modules import multipliers
@@ -88,6 +89,7 @@ def diagnose(
     loss: object = None,
     optimizer: object = None,
     leading: bool = False,
+    start: Start | None = None,
     max_seconds: float | None = None,
 ) -> Diagnosis:
     """Measure how far a module is from the KKT points that its training converges to.
@@ -129,6 +131,9 @@ def diagnose(
         softplus keep it from being homogeneous. All numbers are about that part, to whose KKT
         points gradient descent converges in l2; ``rest`` says how large the remainder is. Of a
         homogeneous module it is the module.
+    start : nn.Module or state dict, optional
+        The same architecture before its training: ``regime`` says how far the training has left the
+        kernel of its start, lazy or rich (Chizat, Oyallon and Bach 2019).
     max_seconds : float, optional
         Limit on the time; the bounds so far are returned (``method`` is "stopped"). It is passed by
         a second at most, or a tenth of it if that is more, unless the checks of the module alone
@@ -226,9 +231,16 @@ def diagnose(
         layers = LayerBounds().find(best, deadline.sooner(fractions.layers))
         escape = EscapeSearch().find(best, deadline)
         function_space = in_function_space(program, deadline.left)
+        regime = None
+        of_regime = list[Finding]()
+        if start is not None and not deadline.passed:
+            regime = regime_of(subject, start, deadline)
+            named = regime.finding(linear=subject.linear)
+            of_regime = [named] if named is not None else []
 
         checks = (
             *TrainingTest().findings(subject, limit, optimizer, loss, judged, box),
+            *of_regime,
             *what_is_measured(subject, limit.norm),
             *doubts,
         )
@@ -264,6 +276,7 @@ def diagnose(
         rest=rest,
         epsilon=epsilon,
         delta=delta,
+        regime=regime,
     )
 
 

@@ -234,6 +234,15 @@ class Margins:
         found.combinations = self.combinations[rows]
         return found
 
+    def of_outputs(self) -> Margins:
+        """Return the outputs themselves in the place of margins, K of each sample, for `gram`."""
+        found = copy(self)
+        width = self.pairs.width
+        identity = torch.eye(width, dtype=self.combinations.dtype, device=self.theta.device)
+        found.combinations = identity.expand(len(self.labels), width, width)
+        found.rivals = width
+        return found
+
     def _again(
         self, names: Collection[str], at: Mapping[str, Tensor], scaled: tuple[float, float]
     ) -> Margins:
