@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         NotSeparableWarning,
         ReLUClassifier,
     )
+    from implicit_bias.interpolation import min_norm
     from implicit_bias.modules.fold import fold, full_batch
     from implicit_bias.modules.homogeneity import HomogeneityError
     from implicit_bias.modules.stationarity import certify_network
@@ -76,6 +77,7 @@ HOMES = {
     "MarginProblem": "implicit_bias.problem",
     "max_margin": "implicit_bias.problem",
     "MaxMarginSVC": "implicit_bias.estimators",
+    "min_norm": "implicit_bias.interpolation",
     "NotSeparableWarning": "implicit_bias.estimators",
     "Recorder": "implicit_bias.diagnosis.recorder",
     "ReLUClassifier": "implicit_bias.estimators",

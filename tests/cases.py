@@ -36,7 +36,6 @@ from implicit_bias.problem.margin_problem import max_margin
 from implicit_bias.solvers import Solution, Tolerances, solve
 from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
 from implicit_bias.solvers.choice import SystemName
-from implicit_bias.solvers.cvxpy_solver import FORMULATIONS, CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.linear_program import LinearProgram
 from implicit_bias.solvers.working_set import WorkingSet
@@ -65,10 +64,8 @@ def asked(method: str, tol: float = 1e-6, size: int = 10, **options: Any) -> dic
 
     A working set is so small at first that there are rounds, and first steps are in float32.
 
-    A method is the name of a solver, the system of an interior point ("rows", "features"), or one
-    of CVXPY's solvers and a formulation: "clarabel-dual".
+    A method is the name of a solver, or the system of an interior point ("rows", "features").
     """
-    backend, _, formulation = method.partition("-")
     own: dict[str, Any] = {"tolerances": Tolerances(gap=tol), **options}
     if method == "working-set":
         return {"solver": WorkingSet(first_size=size, few_rounds=0.0, **own)}
@@ -77,8 +74,6 @@ def asked(method: str, tol: float = 1e-6, size: int = 10, **options: Any) -> dic
         return {"solver": InteriorPoint(system=systems[method], coarse_rows=0, **own)}
     if method == "highs":
         return {"solver": LinearProgram(first_rows=12, first_columns=0.2, **own)}
-    if formulation in FORMULATIONS:
-        return {"solver": CvxpySolver(backend=backend, formulation=formulation, **own)}
     return {"solver": method, "tol": tol, **options}
 
 

@@ -33,7 +33,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.datasets import load, load_digits
 from implicit_bias.norms import GroupNorm
 from implicit_bias.solvers.base import OnProgress, no_report
-from implicit_bias.solvers.cvxpy_solver import SAFETY
+from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 
 NORMS = ("l2", "nuclear", "spectral", "l1", "linf")
 # The stored margin that is not the maximum, and by how much the others may differ from it.
@@ -193,7 +193,7 @@ def linear_svc(problem: MarginProblem, tol: float) -> Array:
     svc = LinearSVC(
         multi_class="crammer_singer",
         C=HARD_C / problem.scale**2,
-        tol=SAFETY * tol,
+        tol=CvxpySolver.safety * tol,
         fit_intercept=False,
         max_iter=10**7,
     )

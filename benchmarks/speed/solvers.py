@@ -30,13 +30,14 @@ from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, opti
 from benchmarks.lippl2022.cells import Models, Setting
 from benchmarks.processes import Pipe, Process, ProcessEnded
 from benchmarks.speed import runs
+from benchmarks.speed.formulations import FORMULATIONS, Formulated, Formulation
 from benchmarks.speed.runs import few_digits
 from benchmarks.words import span
 from implicit_bias import MarginProblem, Status, certify, solve
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from implicit_bias.solvers import Tolerances
 from implicit_bias.solvers.base import Candidate
-from implicit_bias.solvers.cvxpy_solver import FORMULATIONS, SAFETY, CvxpySolver, Formulation
+from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 
 T = TypeVar("T")
 
@@ -151,7 +152,7 @@ class Peer:
             case formulation:
                 tolerances = Tolerances(gap=tol)
                 backend = self.solver
-                return CvxpySolver(
+                return Formulated(
                     backend=backend, formulation=formulation, tolerances=tolerances
                 ).run(problem)
 
@@ -181,7 +182,7 @@ def _svc(problem: MarginProblem, tol: float) -> Candidate:
     kernel = Q * np.outer(problem.y, problem.y)
     mirrored = np.block([[kernel, -kernel], [-kernel, kernel]])
     labels = np.concatenate([problem.y, -problem.y])
-    svc = SVC(kernel="precomputed", C=np.inf, tol=SAFETY * tol, cache_size=1000)
+    svc = SVC(kernel="precomputed", C=np.inf, tol=CvxpySolver.safety * tol, cache_size=1000)
     svc.fit(mirrored, labels)
     alpha = np.zeros(len(labels))
     alpha[svc.support_] = np.abs(svc.dual_coef_[0])

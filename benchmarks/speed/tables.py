@@ -54,13 +54,14 @@ from benchmarks.harness import (
 )
 from benchmarks.processes import Pipe, ProcessEnded
 from benchmarks.speed import runs
+from benchmarks.speed.formulations import Formulated, Formulation
 from benchmarks.speed.ordinary import GATED, Table
 from implicit_bias import MarginProblem, certify, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import L2
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from implicit_bias.solvers import Tolerances
-from implicit_bias.solvers.cvxpy_solver import BACKENDS, SAFETY, CvxpySolver, Formulation
+from implicit_bias.solvers.cvxpy_solver import BACKENDS, CvxpySolver
 
 # The excess that is asked for, and the gap of the optimum by which C' is matched.
 EXCESS, MATCHING = 1e-6, 1e-9
@@ -210,7 +211,7 @@ def answer_of(
             return program_of_rows(problem, matched, solver, tol, seconds)
         case _, "rows":
             return program_of_rows(problem, None, solver, tol, seconds)
-    peer = CvxpySolver(
+    peer = Formulated(
         backend=solver,
         formulation=cast(Formulation, formulation),
         tolerances=Tolerances(gap=tol),
@@ -365,7 +366,7 @@ def program_of_rows(
     program = cp.Problem(cp.Minimize(cost), [reached])
     backend = BACKENDS[solver]
     steps = {backend.iteration_option: backend.max_iterations}
-    backend.solve(program, SAFETY * tol, seconds, **steps)
+    backend.solve(program, CvxpySolver.safety * tol, seconds, **steps)
     offset = np.zeros(problem.norm_shape[0])
     if problem.intercept:
         offset = b.value

@@ -4,15 +4,15 @@ With an intercept alpha must satisfy sum_p alpha_p b_p = 0, b_p = e_{y_n} - e_k.
 leaves each class (alpha_p of its own samples) equals what enters it (alpha_p of the constraints in
 which it is the rival). Rounding leaves a residual, and with a residual alpha bounds nothing. So
 
-1. where classes are out of balance by more than rounding, their flows are scaled (Osborne: what
-   leaves a class by 1 / s, what enters it by s; s is the fourth root of their ratio, with which
-   two classes are balanced at once and more do not overshoot);
-2. class by class single entries change by the residual, until it is 0 exactly. The classes are the
-   nodes of a tree of the heaviest pairs. A class is balanced by its flows to classes that are not
-   balanced yet, its parent among them, and before its parent. The root is balanced when all others
-   are, as the residuals sum to 0;
-3. where no entry has digits as fine as the residual, all entries are rounded down to a grid on
-   which sums are exact, and step 2 is done again.
+1. where classes are out of balance by more than rounding, their flows are scaled (Osborne): what
+   leaves a class by 1 / s, what enters it by s. s is the fourth root of the ratio of what leaves to
+   what enters. This balances two classes in one step, and more classes do not overshoot;
+2. class by class, single entries change by the residual until it is 0 exactly. The classes are the
+   nodes of a tree of the heaviest pairs, and each class comes before its parent. Only its flows to
+   and from classes that are not balanced yet change; its parent is among these. The root is
+   balanced when all others are, as the residuals sum to 0;
+3. where step 2 fails, as no entry has digits as fine as the residual, all entries are rounded down
+   to a grid on which sums are exact, and step 2 is done again.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def balanced(rows: Constraints, values: Array, cap: ArrayLike = np.inf) -> Array
         Zeros where nothing near obeys the equation.
     """
     caps = np.broadcast_to(np.asarray(cap, dtype=np.float64), rows.n_samples)
-    cap = caps[rows.samples]
+    row_caps = caps[rows.samples]
     found = values.copy()
 
     # 1. Scale flows, then all of them into the caps.
@@ -81,19 +81,19 @@ def balanced(rows: Constraints, values: Array, cap: ArrayLike = np.inf) -> Array
     totals = rows.totals(found)
     over = totals > caps
     if over.any():
-        found = np.minimum(found * (caps[over] / totals[over]).min(), cap)
+        found = np.minimum(found * (caps[over] / totals[over]).min(), row_caps)
     if not 0.0 < found.sum() < np.inf:
         return np.zeros_like(values)
 
     # 2. Change single entries by the residual.
     changed = found.copy()
-    if _cancel_residuals(rows, changed, cap):
+    if _cancel_residuals(rows, changed, row_caps):
         return changed
 
-    # 3. The same on a grid.
+    # 3. The same on a grid of 2^-52 of the sum, on which no sum of entries is rounded.
     exponent = int(np.frexp(found.sum())[1]) - 52
     found = np.ldexp(np.floor(np.ldexp(found, -exponent)), exponent)
-    if _cancel_residuals(rows, found, cap):
+    if _cancel_residuals(rows, found, row_caps):
         return found
     return np.zeros_like(values)
 
@@ -123,7 +123,7 @@ def _scale_flows(rows: Constraints, values: Array, most_steps: int = 100) -> Non
 def _cancel_residuals(
     rows: Constraints, values: Array, cap: Array, most_changes: int = 100
 ) -> bool:
-    """Change single entries, in place, until all classes are balanced: whether they are."""
+    """Change single entries, in place, until all classes are balanced; return whether they are."""
     is_open = np.ones(rows.n_classes, dtype=bool)  # classes that are not balanced yet
     for k in _leaves_first(rows, values):
         leaving = np.flatnonzero((rows.owners == k) & is_open[rows.rivals])
@@ -142,7 +142,7 @@ def _cancel_residuals(
             size = abs(residual)
             if not (_move(values, larger, -size, cap) or _move(values, smaller, size, cap)):
                 return False
-        else:
+        else:  # the residual is not 0 after the last change
             return False
         is_open[k] = False
     return True
@@ -161,7 +161,7 @@ def _leaves_first(rows: Constraints, values: Array) -> list[int]:
         order.append(int(left[place]))
         reach = np.maximum(reach, heaviest[order[-1]])
         left = np.delete(left, place)
-    return order[:0:-1]
+    return order[:0:-1]  # backwards, without the root
 
 
 def _residual(rows: Constraints, values: Array, k: int) -> float:
@@ -172,9 +172,10 @@ def _residual(rows: Constraints, values: Array, k: int) -> float:
 
 
 def _move(values: Array, members: Integers, change: float, cap: Array) -> bool:
-    """Change one of some entries, in place and within its cap: whether an entry could change.
+    """Change one of some entries, in place and within its cap; return whether one has changed.
 
-    That is the largest entry whose digits are fine enough for the change, else the smallest one.
+    It is the largest entry whose digits are fine enough for the change, else the smallest one that
+    the change leaves at 0 or above.
     """
     size = abs(change)
     fit = members[values[members] >= size]

@@ -56,7 +56,7 @@ from implicit_bias.bounds.upper import (
 )
 from implicit_bias.problem import MarginProblem, check_problem
 
-__all__ = ["Certificate", "Status"]  # what `certify` and `grade` return, beside what is here
+__all__ = ["Certificate", "Status"]  # of `status`: what `certify` and `grade` return
 
 # Products are evaluated again where rounding may cost more than this fraction of a bound.
 REFINE = 1e-10
@@ -159,15 +159,17 @@ def _certificate(
 ) -> tuple[Certificate, Proof | None]:
     """Return the bounds of a primal and a dual point, evaluated with more digits where it matters.
 
-    A proof that the data are not separable is sought at the dual variables as they were ``given``.
-    They are not yet balanced: balancing leaves 0 where a single class has weight.
+    A proof that the data are not separable is sought at the dual variables as they were ``given``,
+    before they were balanced: balancing leaves 0 where a single class has weight.
     """
+    # The allowance for rounding that a bound may have, as in the head.
     target = REFINE
     if primal is not None and dual is not None:
         rough = relative_gap(dual.central, primal.central)
         if math.isfinite(rough):
-            target = max(REFINE, 0.01 * rough)  # or a hundredth of the gap
+            target = max(REFINE, 0.01 * rough)
 
+    # Without coefficients zeta = 0 gives the upper bound, without dual variables 0 is the lower.
     upper = value_of_zero(problem)
     min_margin = math.nan
     if primal is not None:
@@ -191,7 +193,7 @@ def _certificate(
         # Any separator has a margin below 1e-5 relative to the features: perhaps there is none.
         proof = prove_not_separable(problem, given.alpha, deadline)
     if proof is not None:
-        lower = math.inf
+        lower = math.inf  # no coefficients are feasible: the optimum is infinite
     gap = relative_gap(lower, upper)
     return Certificate(lower, upper, gap, min_margin, norms), proof
 
@@ -209,6 +211,7 @@ def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
     exponent = int(np.frexp(size.max())[1] - np.frexp(scaled.max())[1])
     signed = np.copysign(scaled, weights)[:, None]
     norms = dual_norms(problem, signed)
+    # As in `certify`, more digits where rounding costs too much.
     if (norms.radius > REFINE * norms.value).any():
         norms = precise_dual_norms(problem, signed, np.zeros_like(signed))
     return ldexp_up(norms.magnitude, exponent)
@@ -329,10 +332,12 @@ def grade(
     given = DualPoint.of(problem, problem.constraints.values(np.maximum(alpha, 0.0)))
     dual = given.scaled()
     primal = PrimalPoint.of(problem, coef, offsets).scaled()
-    if primal.bound > value_of_zero(problem):
+    if primal.bound > value_of_zero(problem):  # rounding may cost more than they gain
         primal = PrimalPoint.of(problem, 0.0 * coef, offsets_of_zero(problem), as_stored=True)
 
     certificate, proof = _certificate(problem, primal, dual, given, proof, deadline)
+
+    # The status: what is proven comes first, then what float64 shows, last what the solver says.
     nearly_inseparable = (
         math.isinf(certificate.upper)
         and certificate.lower > 0

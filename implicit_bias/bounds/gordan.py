@@ -5,9 +5,10 @@ Gordan's theorem: either some zeta and b have positive margins on all rows, or s
         alpha >= 0,  alpha != 0,  V(alpha) = sum_p alpha_p b_p (x) phi_n(p) = 0
 
 (and sum_p alpha_p b_p = 0, where there is an intercept); never both. A small V proves nothing: then
-any separator is merely large. So a proof here is a rational alpha whose V is 0 in exact arithmetic,
-or a float64 alpha with a bound on how far from it a real solution is: for the data whose features
-are the products of the stored float64 gates and inputs. The norm has no part in it.
+any separator is merely large. So a proof here is one of two: a rational alpha whose V is 0 in exact
+arithmetic, or a float64 alpha with a bound on its distance from an exact solution. Both are about
+the features that are the exact products of the stored float64 gates and inputs. The norm does not
+matter.
 
 Vertex    The solutions of sum 1 are a polytope, and at a vertex at most rank + 1 rows are not 0. A
           linear program in float64 finds the rows of one: the maximum margin of w in a box, with
@@ -16,20 +17,21 @@ Vertex    The solutions of sum 1 are a polytope, and at a vertex at most rank + 
                 max t   subject to   b_p (x) q_n(p) . w >= t  for all rows p,   |w_j| <= 1.
 
           Where t = 0 its dual variables are alpha. It is solved on some rows, and then again with
-          the rows that w violates most. With many classes two of them are tried first, as a proof
-          by rows of two classes is a proof.
+          the rows that w violates most. With many classes the rows of two of them are tried first:
+          a proof by these alone is a proof.
 Exactly   On the rows of a vertex V = 0 has one solution up to a factor. It is found in rational
           numbers, by equations that are independent, and all equations are checked in integers.
-Overlap   Where that takes long, or rounding hides equations from the linear program, most data have
-          a solution that is positive on every row: `overlap` proves that there is one.
+Overlap   An exact solution may take long, and rounding may hide equations from the linear program.
+          Most inseparable data have a solution that is positive on every row, too: `overlap` proves
+          that there is one.
 
 ======  ===========  =============================================================================
 F       (N, c)       features of the samples, gate times input, scaled by powers of two; a column of
                      ones for an intercept
 Q       (N, r)       orthonormal columns that span F up to rounding
 E       (S, c)       integers: features of some rows' samples, columns times powers of two
-labels  (R, J)       b_p of the classes that the rows touch but the last, whose equation is the
-                     others' negative sum
+labels  (R, J)       entries of b_p of the classes in the rows, without the last of them, whose
+                     equation is minus the sum of the others
 ======  ===========  =============================================================================
 """
 
@@ -74,10 +76,10 @@ class Proof:
     alpha : ndarray of shape (N,) or (N, K)
         Their dual variables, of sum 1, in the problem's shape: rounded.
     exact : tuple of Fraction, or None
-        The same, positive, as they are; None where it is only proven that there are some.
+        The same, positive and not rounded; None where only their existence is proven.
     relative_error : float
-        Some solution is within this fraction of alpha in each entry, up to one rounding: below 1,
-        and 0 where ``exact`` is given.
+        In each entry some solution is within this fraction of alpha, up to one rounding. It is
+        below 1, and 0 where ``exact`` is given.
     """
 
     rows: Integers
@@ -101,7 +103,7 @@ class ProofLimits:
     rows_per_equation : int
         Rows of the linear program at first.
     no_margin : float
-        A linear program whose largest smallest margin is below this has none, as HiGHS sees it.
+        A linear program with t below this has t = 0, up to the tolerance of HiGHS.
     rational_operations, rational_seconds : float
         A rational solution of a system of this order^3 times bits takes about so many seconds.
     heavy : float
@@ -165,6 +167,7 @@ def prove_not_separable(
         # A sample without features has norm 0, but is a proof by itself.
         norms = problem.feature_norms[rows.samples]
         weights = fractions * np.where(norms > 0, norms, 1.0)
+    # Rows with heavy weights first, then, where others have any, all of them.
     some = weights > 0
     heavy = weights > limits.heavy * float(weights.max(initial=0.0))
     choices = [heavy, some]
@@ -175,6 +178,7 @@ def prove_not_separable(
         for chosen in choices:
             if not chosen.any():
                 continue
+            # The last class's equation is minus the sum of the others: it is left out.
             among = rows.subset(chosen).narrowed()
             search = _Search(problem, among, weights[chosen], deadline, limits)
             found = search.proof(by_any_means=alpha is None)
@@ -186,10 +190,10 @@ def prove_not_separable(
 
 
 def nearly_a_proof(problem: MarginProblem, deadline: Deadline = NEVER) -> Array | None:
-    """Return dual variables that are a proof but for the last digits of redundant columns.
+    """Return dual variables that would be a proof if redundant columns were left out.
 
-    Columns that others fit up to rounding add to what is separable as real numbers, with huge
-    coefficients. None where something else may separate the data, or in want of time.
+    Columns that others fit up to rounding are independent in their last digits, and may separate
+    the data by huge coefficients. None where other columns may separate them, or in want of time.
     """
     rows = problem.constraints.narrowed()
     deadline = deadline.within(LIMITS.seconds)
@@ -204,7 +208,7 @@ def nearly_a_proof(problem: MarginProblem, deadline: Deadline = NEVER) -> Array 
 
 
 def takes_too_long(order: int, rows: int, most_equations: int = 3000) -> bool:
-    """Whether a proof by so many rows, whose V has so many entries, takes too long to be sought."""
+    """Whether a proof by so many rows, with ``order`` entries of V, takes too long to be sought."""
     return most_equations < order < rows
 
 
@@ -222,10 +226,10 @@ class _Search:
     limits: ProofLimits
 
     def proof(self, *, by_any_means: bool) -> Proof | None:
-        """Return a proof: of few equations by a vertex if possible, of more by an overlap.
+        """Return a proof: by a vertex if equations are few, by an overlap if they are many.
 
-        A linear program of many equations takes seconds: ``by_any_means`` says whether to spend
-        them where the classes do not overlap.
+        If that fails, few equations are tried by an overlap, too. Many are tried by a vertex only
+        if ``by_any_means``, as their linear program takes seconds.
         """
         equations = (self.rows.n_classes - 1) * self.problem.features.n_used
         if min(equations, len(self.rows)) <= self.limits.few_equations:
@@ -236,9 +240,9 @@ class _Search:
         return found
 
     def by_overlap(self, *, without_redundant: bool = False) -> Proof | None:
-        """Return a proof in which every row may have a part, or every one of two classes.
+        """Return a proof by all rows, or else by all rows of some pair of classes.
 
-        With ``without_redundant`` it is one but for the last digits of redundant columns.
+        With ``without_redundant`` it is a proof only if redundant columns are left out.
         """
         rows = self.rows
         for chosen in [np.ones(len(rows), dtype=bool), *self._pairs()]:
@@ -265,7 +269,7 @@ class _Search:
             order = rows.subset(index).labels_of_touched().shape[1] * system.Q.shape[1]
             size = min(order + 1, len(index))
             if size**3 * MANTISSA > self.limits.rational_operations:
-                continue
+                continue  # too many to be solved exactly
             vertex = system.vertex(index, self.deadline)
             if vertex is None:
                 continue
@@ -278,14 +282,14 @@ class _Search:
         return None
 
     def _pairs(self) -> list[NDArray[np.bool_]]:
-        """Rows of a few pairs of classes, those of the largest weight first."""
+        """Rows of a few pairs of classes, each as a mask; the pairs of the largest weight first."""
         rows = self.rows
         n = rows.n_classes
         if n == 2:
             return []
-        sent = np.zeros((n, n))
-        np.add.at(sent, (rows.owners, rows.rivals), self.weights)
-        both = np.minimum(sent, sent.T)  # a proof has rows of both directions
+        weight = np.zeros((n, n))  # of the rows of each owner and rival
+        np.add.at(weight, (rows.owners, rows.rivals), self.weights)
+        both = np.minimum(weight, weight.T)  # a proof has rows of both directions
         pairs = [pair for pair in itertools.combinations(range(n), 2) if both[pair] > 0]
         pairs.sort(key=lambda pair: -both[pair])
         chosen = pairs[: self.limits.pairs]
@@ -305,7 +309,7 @@ class _Search:
 
 @dataclass(frozen=True, eq=False)
 class _System:
-    """V(alpha) = 0 of some rows, in float64 and, row by row, in integers.
+    """The equations V(alpha) = 0 of some rows: of all in float64, of a few in integers.
 
     Attributes
     ----------
@@ -314,7 +318,7 @@ class _System:
     weights : ndarray of shape (R,)
         alpha_p ||phi_p|| of the dual variables that are known; 1 without them.
     gates, inputs : ndarray of shape (n, c)
-        Factors of the columns of the samples that have rows: F is their product.
+        The two factors of F, of the samples that have rows.
     place : ndarray of int, shape (R,)
         Sample of each row among these.
     sizes : ndarray of int, shape (n,)
@@ -338,7 +342,7 @@ class _System:
     def of(
         cls, problem: MarginProblem, rows: Constraints, weights: Array, limits: ProofLimits
     ) -> _System | None:
-        """Return that of some rows of a problem; None where there are too many entries."""
+        """Return the equations of some rows of a problem; None where F has too many entries."""
         samples, place = np.unique(rows.samples, return_inverse=True)
         Z = problem.features.sparse_gates[samples]
         X = problem.features.X[samples]
@@ -368,10 +372,11 @@ class _System:
     # --- in float64
 
     def vertex(self, index: Integers, deadline: Deadline) -> Integers | None:
-        """Rows of a vertex of V = 0, up to rounding; None where w separates the rows."""
+        """Return the rows of a vertex of V = 0, up to rounding; None if some w separates them."""
         rows = self.rows.subset(index)
         q = self.Q[self.place[index]]
         labels = rows.labels_of_touched()
+        # A vertex has at most as many rows as equations, and one more.
         order = labels.shape[1] * q.shape[1]
         count = self.limits.rows_per_equation * (order + 1)
         chosen = rows.heavy_and_spread(self.weights[index], count)
@@ -409,9 +414,11 @@ class _System:
         labels = self.rows.subset(index).labels_of_touched()
         equations = _row_products(labels.astype(np.int64).astype(object), E)
         x = _null_vector(equations, deadline, self.limits)
+
         # This is the proof: no entry is negative, some are positive, and all equations hold.
         if x is None or min(x) < 0 or product([x], equations).any():
             return None
+        # x belongs to features over 2^size: alpha for the features themselves is x / 2^size.
         kept = np.flatnonzero(x)
         exact = [Fraction(x[k]) / Fraction(2) ** int(self.sizes[at[k]]) for k in kept]
         total = sum(exact)
@@ -434,10 +441,11 @@ def _row_products(labels: NDArray[Any], columns: NDArray[Any]) -> NDArray[Any]:
 
 
 def _largest_margin(A: Array, deadline: Deadline) -> tuple[Array, float, Array] | None:
-    """Largest smallest margin of the rows A (S, m) by w in a box: w, t, and dual variables (S,).
+    """Solve the linear program of the head for rows A (S, m): w, t, and dual variables (S,).
 
     None where HiGHS does not solve the program, or not in time.
     """
+    # Minimise -t over (w, t). Only t = 0 is a proof: 1 is as good as any larger t.
     n, m = A.shape
     found = scipy.optimize.linprog(
         np.append(np.zeros(m), -1.0),
@@ -453,9 +461,9 @@ def _largest_margin(A: Array, deadline: Deadline) -> tuple[Array, float, Array] 
 
 
 def _null_vector(equations: Whole, deadline: Deadline, limits: ProofLimits) -> list[int] | None:
-    """Integers x (S,), not 0, with x' E = 0 for S - 1 independent columns of E (S, m).
+    """Return integers x (S,), not all 0, with x' E = 0 for S - 1 independent columns of E (S, m).
 
-    The last one is positive. None where there are fewer columns, or a solution takes too long.
+    The last of them is positive. None where there are fewer columns, or a solution takes too long.
 
     Raises
     ------
@@ -480,7 +488,7 @@ def _null_vector(equations: Whole, deadline: Deadline, limits: ProofLimits) -> l
     if not deadline.allows(seconds):
         raise TimeoutError("a rational solution takes longer than there is time")
     chosen = equations[:, pivots[: S - 1]]
-    # The transposed system with the last x as 1.
+    # The transposed system with 1 for the last x, which is solved in rational numbers.
     matrix = fmpz_mat(chosen[:-1].T.tolist())
     right = fmpz_mat((-chosen[-1:].T).tolist())
     try:

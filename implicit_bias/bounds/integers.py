@@ -20,27 +20,32 @@ from implicit_bias.problem.constraints import Integers
 MANTISSA = 53
 # A column that others fit up to this fraction of its size counts as dependent on them.
 DEPENDENT = 1e-7
-# Below the exponent of any number.
-LOWEST = -(2**40)
+# Above the exponent of any product: stands for that of 0 where the lowest exponent is sought.
+NO_EXPONENT = 2**40
 # Python's integers, in an array of objects.
 Whole: TypeAlias = NDArray[np.object_]
 
 
 def integer_products(left: Array, right: Array, sizes: Integers) -> Whole:
-    """Products of two factors over 2^size of each row, as integers: columns times powers of two."""
+    """Return the entrywise products of two factors as integers, each column over a power of two.
+
+    Each row is divided by 2^size, with the given size of the row.
+    """
+    # A float64 is a mantissa of 53 bits, an integer, times a power of two.
     mantissa_left, exponent_left = np.frexp(left)
     mantissa_right, exponent_right = np.frexp(right)
     whole_left = np.ldexp(mantissa_left, MANTISSA).astype(np.int64).astype(object)
     whole_right = np.ldexp(mantissa_right, MANTISSA).astype(np.int64).astype(object)
     exponent = exponent_left.astype(np.int64) + exponent_right - sizes[:, None]
     some = (left != 0) & (right != 0)
-    lowest = np.where(some, exponent, -LOWEST).min(axis=0, initial=-LOWEST)
+    # The power of two of a column is its lowest one, so that all shifts go to the left.
+    lowest = np.where(some, exponent, NO_EXPONENT).min(axis=0, initial=NO_EXPONENT)
     shifts = np.where(some, exponent - lowest, 0).astype(object)
     return np.asarray(whole_left * whole_right << shifts)
 
 
 def as_floats(E: Whole) -> tuple[Array, list[int]]:
-    """Integers (S, m) over 2^unit of each column, near its largest entry; and the units (m,)."""
+    """Return integers (S, m) over 2^unit of each column, entries up to 1, and the units (m,)."""
     units = [max(map(int.bit_length, column)) for column in E.T.tolist()]
     sizes = np.array([1 << unit for unit in units], dtype=object)
     return (E / sizes).astype(np.float64), units
@@ -55,7 +60,7 @@ def product(left: Any, right: Whole) -> Whole:
 
 
 def rank_of(T: Array) -> int:
-    """Rank of a triangle whose columns of norm 1 were pivoted."""
+    """Rank of columns of norm 1, from the triangle of their pivoted QR decomposition."""
     diagonal = np.abs(np.diag(T))
     if len(diagonal) == 0:
         return 0
@@ -71,11 +76,11 @@ def conditioned(
     few_bits: int = 10,
     nearly: float = 1e-9,
 ) -> tuple[Whole, bool]:
-    """Return columns with the solutions x of x' E = 0, independent in float64 as they are exactly.
+    """Return columns that float64 sees as independent, with the same solutions x of x' E = 0.
 
-    A column that the others fit up to rounding is replaced by what the fit lacks, exactly; one that
-    lacks nothing is left out. What is still dependent after the last round is left out, too: then
-    they are not all, and have more solutions than E may have.
+    A column that the others fit up to rounding is replaced by its exact residual, in integers. If
+    that is 0, the column is left out. So is one that is still dependent after the last round: then
+    an equation is missing, and what solves the others need not solve x' E = 0.
 
     Parameters
     ----------
@@ -95,7 +100,7 @@ def conditioned(
     -------
     ndarray of Python's integers, shape (S, m)
     bool
-        Whether they are all.
+        Whether no equation is missing.
 
     Raises
     ------
@@ -104,6 +109,7 @@ def conditioned(
     """
     for _ in range(rounds):
         deadline.check()
+        # A pivoted QR decomposition divides the columns into a basis and those that it fits.
         E = E[:, (E != 0).any(axis=0)]
         F, units = as_floats(E)
         norms = np.linalg.norm(F, axis=0)
@@ -123,22 +129,24 @@ def conditioned(
         mantissa, exponent = np.frexp(fit)
         shift = exponent.astype(np.int64) - MANTISSA + fit_bits
         whole = np.ldexp(mantissa, MANTISSA).astype(np.int64).astype(object)
-        whole = whole << np.maximum(shift, 0).astype(object) >> np.maximum(-shift, 0).astype(object)
+        whole = whole << np.maximum(shift, 0).astype(object)
+        whole = whole >> np.maximum(-shift, 0).astype(object)
 
-        # F is E over 2^units: all columns are brought to the largest of these powers of two.
+        # The residual, given - fitted, replaces the column. F is E over 2^units: all columns are
+        # brought to the largest of these powers of two.
         top = max(units)
         below = np.array([top - unit for unit in units], dtype=object)
-        given = E[:, rest] << below[rest] + fit_bits
+        given = E[:, rest] << (below[rest] + fit_bits)
         fitted = product(E[:, basis], whole << below[basis, None])
         E = np.hstack([E[:, basis], given - fitted])
     return E[:, :rank], not (E[:, rank:] != 0).any()
 
 
 def independent(F: Array, deadline: Deadline = NEVER) -> Array | None:
-    """Columns (S, m) of the span of F (S, c) in [-1, 1], independent in float64 as they are.
+    """Return columns (S, m) with the span of F (S, c), which float64 sees as independent.
 
-    Up to one rounding of each entry, and powers of two; entries are 0 or at least 2^-400, if those
-    of F are. None where they are not found.
+    Entries are in [-1, 1], and 0 or at least 2^-400 in size, if those of F are. Each may be rounded
+    once, and each column has a power of two as a factor. None where such columns are not found.
 
     Raises
     ------
@@ -158,15 +166,16 @@ def independent(F: Array, deadline: Deadline = NEVER) -> Array | None:
 
 
 def of_size_1(F: Array) -> Array:
-    """Return the columns in [-1, 1] that are not 0, times powers of two: the largest about 1."""
+    """Return the columns that are not 0, each times a power of two: the largest entry about 1."""
     F = F[:, F.any(axis=0)]
     return np.ldexp(F, -np.frexp(np.abs(F).max(axis=0, initial=0.0))[1])
 
 
 def leading(F: Array, roundings: int = 64) -> Array:
-    """Return the columns of F (S, c), in [-1, 1], without redundant ones; all where it is doubtful.
+    """Return the columns of F (S, c), in [-1, 1], without redundant ones.
 
-    A column is redundant if the others fit each of its numbers up to so many ``roundings``.
+    A column is redundant if the others fit each of its entries up to so many ``roundings``. Where
+    one that looks dependent is not redundant, all columns are returned.
     """
     F = of_size_1(F)
     if F.shape[1] == 0:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,6 +53,7 @@ def checked_alpha(problem: MarginProblem, given: ArrayLike, name: str = "alpha")
     alpha = as_finite(given, name, len(problem.alpha_shape))
     check_shape(alpha, name, problem.alpha_shape, "one entry per sample, or (N, K)")
     values = problem.constraints.values(alpha)
+    # What the constraints do not take from alpha are the entries of samples' own classes.
     if (problem.constraints.alpha(values) != alpha).any():
         raise ValueError(f"{name} must be 0 at each sample's own class: {name}[n, y[n]] = 0")
     if (values < 0).any():
@@ -83,6 +85,7 @@ class DualPoint:
     @classmethod
     def of(cls, problem: MarginProblem, values: Array) -> DualPoint:
         """Bring dual variables of the constraints, (R,), to a size of about 1."""
+        # Powers of two change no digits: the exponent can be read off the largest entry.
         scaled = unit_values(problem, values)
         before = math.frexp(values.max(initial=0.0))[1]
         after = math.frexp(scaled.max(initial=0.0))[1]
@@ -123,6 +126,7 @@ class DualPoint:
             return 0.0
         if norm == 0:  # V is exactly 0, so that the boxes alone bound alpha
             return self._by_box
+        # alpha is scaled until Omega_*(V) is 1 or a sample reaches its C, whichever comes first.
         return min(down(self.sum / norm), LARGEST, self._by_box)
 
     @cached_property
@@ -134,12 +138,16 @@ class DualPoint:
 
     @cached_property
     def _by_box(self) -> float:
-        """sum_p alpha_p, rounded down, where the first sample reaches its C; inf without a box."""
+        """sum_p alpha_p, rounded down, of alpha scaled until a sample reaches its C.
+
+        inf with a hard margin, which has no C to reach.
+        """
         if self.problem.hard_margin:
             return math.inf
         rows = self.problem.constraints
         totals = rows.totals(self.values) * (1.0 + gamma(rows.n_classes - 2))
-        fractions = np.nextafter(totals / self.sum, np.inf)  # of the sum
+        # A sample with the fraction r_n of the sum reaches C_n when the sum is C_n / r_n.
+        fractions = np.nextafter(totals / self.sum, np.inf)
         reached = (self.problem.box / fractions)[totals > 0]
         return down(float(reached.min(initial=np.inf)))
 
@@ -150,15 +158,16 @@ class DualPoint:
         largest = float(norms.max())
         if largest == 0 or self.sum == 0:
             return norms
+        # The largest is 1, or less where a sample reaches its C first.
         return np.asarray(norms / largest * min(1.0, self._by_box / self.sum * largest))
 
     @property
     def gordan_ratio(self) -> float:
         """sum_n alpha_n ||phi_n|| / max_g ||V_g(alpha)||, phi_n the features of sample n.
 
-        Bounded from below, up to the rounding of the sum. Unlike the lower bound it does not change
-        with the scale of single samples, as separability does not: with all features scaled to norm
-        1, the margin of any separator of norm 1 is at most its inverse.
+        It is rounded down, but for the rounding of the sum. Unlike the lower bound, and like
+        separability, it does not depend on the scale of single samples: with all features scaled to
+        norm 1, the margin of any separator of norm 1 is at most the inverse of this ratio.
         """
         largest = float(self.norms.magnitude.max())
         if not largest > 0:
@@ -189,7 +198,7 @@ class DualPoint:
         return replace(self, values=values, precise=None)
 
     def scale(self, exponent: int) -> float:
-        """Largest c for which c 2^exponent times the values is feasible; inf where V = 0."""
+        """Largest c for which c 2^exponent times the values is feasible; inf if V = 0."""
         largest = float(self.norms.value.max())
         by_norm = math.inf
         if largest > 0:
@@ -209,6 +218,7 @@ class DualPoint:
         point = self.balanced()
         if not point.values.any():
             return point
+        # In their own units, 2^exponent times the values, where these are feasible as they are.
         near = abs(point.scale(self.exponent) - 1.0) <= NEAR
         if near:
             alpha = ldexp(point.values, self.exponent)
@@ -257,18 +267,31 @@ def in_box(problem: MarginProblem, values: Array) -> Array:
 # --- the dual norm of V ----------------------------------------------------------------------
 
 
-def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> Enclosure:
+class HasFeatures(Protocol):
+    """A problem: the features of its samples, and the norm of its coefficients."""
+
+    @property
+    def features(self) -> Features:
+        """Features of the samples."""
+
+    @property
+    def norm(self) -> Norm:
+        """Omega."""
+
+
+def dual_norms(problem: HasFeatures, weights: Array, roundings: int = 0) -> Enclosure:
     """Terms of Omega_*(V), (G,), of weights a_n (N, K') with this many roundings each.
 
-    Where the norm depends on the norms of the rows of V alone, their errors cost less to bound.
+    A group norm depends on the norms of the rows of V alone, whose errors cost less to bound than
+    those of all entries.
     """
     features = problem.features
     gates = features.fast_gates
     norm = problem.norm
-    columns = _columns(features, weights)
+    columns = _weights_by_class(features, weights)
     if not isinstance(norm, GroupNorm):
         V = [dual_vectors(gates, features.X, column, roundings) for column in columns]
-        return _norms_of(norm, V)
+        return _dual_norms_of(norm, V)
     values = []
     radii = []
     for column in columns:
@@ -280,32 +303,35 @@ def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> En
     return norm.from_row_norms(Enclosure(np.concatenate(values), np.concatenate(radii)))
 
 
-def precise_dual_norms(problem: MarginProblem, weights: Array, rest: Array) -> Enclosure:
+def precise_dual_norms(problem: HasFeatures, weights: Array, rest: Array) -> Enclosure:
     """Terms of Omega_*(V), (G,), of weights + rest (N, K'), V with about 28 digits."""
     features = problem.features
     gates = features.fast_gates
+    mains = _weights_by_class(features, weights)
+    smalls = _weights_by_class(features, rest)
     V = []
-    for main, small in zip(_columns(features, weights), _columns(features, rest), strict=True):
+    for main, small in zip(mains, smalls, strict=True):
         value = np.zeros(features.shape)
         radius = np.zeros(features.shape)
         for columns, part in precise_dual_vectors(gates, features.X, main):
             value[:, columns] = part.value
             radius[:, columns] = part.radius
         if small.any():
+            # The rest is far below the weights: float64 is precise enough for it.
             added = dual_vectors(gates, features.X, small, 1)
             value += added.value
             radius += added.radius + 2 * UNIT * np.abs(value)
         V.append(Enclosure(value, SAFETY * radius))
-    return _norms_of(problem.norm, V)
+    return _dual_norms_of(problem.norm, V)
 
 
-def _columns(features: Features, weights: Array) -> list[Array]:
-    """Weights (N,) of each class, 0 for the samples without features."""
+def _weights_by_class(features: Features, weights: Array) -> list[Array]:
+    """Return the weights (N,) of each class, with 0 for the samples without features."""
     seen = np.where(features.zero[:, None], 0.0, weights)
     return [np.ascontiguousarray(column) for column in seen.T]
 
 
-def _norms_of(norm: Norm, parts: list[Enclosure]) -> Enclosure:
+def _dual_norms_of(norm: Norm, parts: list[Enclosure]) -> Enclosure:
     """Omega_* (G,) of V (K', M, D), whose parts (M, D) are those of the classes."""
     V = Enclosure(np.stack([V.value for V in parts]), np.stack([V.radius for V in parts]))
     value = norm.dual_norms(V.value)

@@ -6,22 +6,22 @@ orthogonal projection onto the columns of W. Then
 
         W' (1 - P 1) = 0,        so that    alpha_p (1 - (P 1)_p)    solves Gordan's system
 
-if ||P 1|| < 1: then no entry is negative, and each is alpha_p up to this fraction. So a proof is an
-alpha with a bound on one norm, which float64 gives safely, whatever the number of rows.
+if ||P 1|| < 1: then no entry is negative, and each is alpha_p up to this fraction of it. So a proof
+is an alpha and a bound on one norm, which float64 gives safely, whatever the number of rows.
 
 Centre    ||P 1|| is the Newton decrement of the barrier - sum_p log s_p of the polytope
 
                 { w : s_p = c_p + <a_p, w> > 0 },            alpha_p = 1 / s_p,
 
-          at w: the polytope is bounded, and has an analytic centre with decrement 0, just where the
-          classes overlap. Newton's method goes there from any c > 0, and where something separates
-          the rows it goes to infinity, along a separator.
+          at w. If the classes overlap, and only then, the polytope is bounded: it has an analytic
+          centre, where the decrement is 0, and Newton's method converges to it from any c > 0. If
+          something separates the rows, Newton's method goes to infinity, along a separator.
 Bound     For any nonsingular T, with Q = W T near to orthonormal, ||P 1||^2 is at most ||Q' 1||^2
           over the smallest eigenvalue of Q' Q. T is the inverse of the triangular factor of W, and
           all roundings of Q, Q' Q and Q' 1 are counted.
-Columns   P depends on the columns as real numbers. Those of gates and inputs that are combinations
-          of others up to rounding are replaced by what they exactly lack of them, in integers;
-          what lacks nothing is left out (`integers.conditioned`).
+Columns   P depends on the span of the exact columns. A column of gates or inputs that is a
+          combination of others up to rounding is replaced by its exact residual, in integers, and
+          left out where that is 0 (`integers.conditioned`).
 
 ======  ======  ==================================================================================
 F       (n, c)  features of the rows' samples, over powers of two
@@ -99,7 +99,7 @@ def find_overlap(
     deadline : Deadline
         When to give up.
     without_redundant : bool
-        Leave out columns that others fit up to rounding. The result is then no proof: it says that
+        Leave out columns that others fit up to rounding. Then the result is no proof, but says that
         any separator needs the last digits of these columns.
     most_entries : int
         Entries of A that are formed: of more rows some are taken.
@@ -125,7 +125,7 @@ def find_overlap(
         return None
     A, exponents = equations
     some = A.any(axis=1) & (weights[index] > 0)
-    # As many independent columns as rows span 1, so that ||P 1|| is not below 1.
+    # With as many independent columns as rows P is the identity, and ||P 1|| is not below 1.
     if A.shape[1] == 0 or A.shape[1] >= some.sum():
         return None
     index = index[some]
@@ -169,10 +169,10 @@ def _features(
 ) -> tuple[Array, Integers] | None:
     """Return features of the rows' samples over powers of two, (n, c), and the exponents (n,).
 
-    Their columns are products of those that ``columns_of`` returns for the gates and for the
-    inputs, and ones for an intercept unless the others span these. With `integers.independent`
-    their span is that of gates times inputs. None where there are none, or where entries are not
-    within `FINEST` and its inverse.
+    Their columns are the products of those that ``columns_of`` returns for the gates and for the
+    inputs. With `integers.independent` these span the products of gates and inputs. An intercept
+    adds a column of ones, unless the others span it. None where ``columns_of`` finds none, or where
+    entries are not within `FINEST` and its inverse.
     """
     samples = np.unique(rows.samples)
     gates = problem.features.sparse_gates[samples]
@@ -214,16 +214,16 @@ def _centred(
     close: float = 0.1,
     inside: float = 1.0 - 1e-9,
 ) -> Array | None:
-    """Return alpha that solve Gordan's system up to rounding, by Newton's method from those given.
+    """Return alpha that solves Gordan's system up to rounding, by Newton's method from a given one.
 
-    None where it goes to infinity, or takes too many steps.
+    None where Newton's method goes to infinity, or takes too many steps.
 
     Parameters
     ----------
     A : ndarray of shape (R, m)
         Rows.
     alpha : ndarray of shape (R,)
-        Where to start.
+        Where to start: 1 / c of the head.
     deadline : Deadline
         When to give up.
     most_steps : int
@@ -238,7 +238,7 @@ def _centred(
     TimeoutError
         The deadline has passed.
     """
-    first = alpha
+    start = alpha
     for _ in range(most_steps):
         deadline.check()
         W = A * alpha[:, None]
@@ -253,14 +253,15 @@ def _centred(
         if decrement < close and np.abs(change).max() < close:
             return np.asarray(alpha * (1.0 - change))  # as in the head
         if not change.min() < 0.0:
-            return None  # a separator
+            return None  # every s_p grows with the length, without end: the step is a separator
         length = _best_length(change, inside / -float(change.min()))
         alpha = alpha / (1.0 + length * change)
-        if (alpha < first).all():
-            return None  # s_p > c_p, so <a_p, w> > 0, on all rows
+        if (alpha < start).all():
+            return None  # s_p > c_p on all rows, so that <a_p, w> > 0: w separates them
+        # Neither the centre nor the comparison depends on a common factor.
         largest = alpha.max()
         alpha = alpha / largest
-        first = first / largest
+        start = start / largest
     return None
 
 
@@ -275,9 +276,12 @@ def _best_length(change: Array, longest: float) -> float:
     return float(scipy.optimize.brentq(slope, 0.0, longest, rtol=1e-3))
 
 
-@np.errstate(over="ignore", invalid="ignore")  # to infinity, which proves nothing
+@np.errstate(over="ignore", invalid="ignore")  # a bound that overflows is inf, and no proof
 def projection_bound(W: Array) -> float:
-    """Upper bound on ||P 1||, P onto the columns of W (S, m) as they are without `ROUNDINGS`."""
+    """Return an upper bound on ||P 1||, P the projection onto the columns of the exact W.
+
+    The W (S, m) that is given has up to `ROUNDINGS` roundings in each entry.
+    """
     S, m = W.shape
     triangle = scipy.linalg.qr(W, mode="r", check_finite=False)[0][:m]
     # A triangle without zeros on its diagonal: nonsingular, whatever was rounded.
@@ -285,6 +289,7 @@ def projection_bound(W: Array) -> float:
     T = np.triu(T)
     if failed or not np.isfinite(T).all() or not np.diag(T).all():
         return math.inf
+    # The bound holds for any nonsingular T, so that T has no error: Q alone is rounded.
     Q = W @ T
 
     # ||Q - the real product||_F.

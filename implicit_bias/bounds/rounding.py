@@ -47,7 +47,8 @@ ORDERS = 5
 
 def unit_weights(alpha: Array, norms: Array) -> Array:
     """Return alpha times a power of two such that the largest alpha_n norms_n is about 1."""
-    # A sample without features counts with a tiny norm, so that its alpha alone stays finite.
+    # A sample without features counts with the norm 2^-900: where it alone has weight, its alpha
+    # stays finite. The power of two does not matter where there is no weight.
     sizes = np.where(norms > 0, np.frexp(alpha)[1] + np.frexp(norms)[1], np.frexp(alpha)[1] - 900)
     return np.asarray(np.ldexp(alpha, -int(sizes[alpha > 0].max(initial=-5000))))
 
@@ -65,8 +66,8 @@ def dual_vector_norms(
 ) -> Enclosure:
     """||V_m||, shape (M,): the norms of the rows of V, and what rounding may add to each row.
 
-    ``sizes``: the norms of the inputs, (N,). ``few``: the gates are sparse enough for a sparse
-    product. ``roundings``: those that are in the weights already.
+    ``sizes``: the norms of the inputs, (N,). ``few``: few gates are not 0, so that a sparse product
+    is taken. ``roundings``: so many are in the weights already.
     """
     active = np.flatnonzero(weights)
     V = np.zeros((gates.shape[1], X.shape[1]))
@@ -82,6 +83,7 @@ def dual_vector_norms(
         w = weights[rows]
         size += np.asarray(np.abs(Z).T @ (np.abs(w) * sizes[rows]))
         V += np.asarray(Z.T @ (_some(X, rows) * w[:, None]))
+    # Terms of the longest sum, for the k of gamma_k.
     if few:  # a sparse product adds the gates of a column that are not 0, one after the other
         used = sp.csr_array(gates)[active]
         terms = int(np.bincount(used.indices, minlength=1).max(initial=0))
@@ -97,7 +99,7 @@ def dual_vectors(
 ) -> Enclosure:
     """V (M, D), and what rounding may add to each entry: gamma times |Z|' (|w| |X|).
 
-    ``roundings``: those that are in the weights already.
+    ``roundings``: so many are in the weights already.
     """
     V = np.zeros((gates.shape[1], X.shape[1]))
     size = np.zeros_like(V)
@@ -113,7 +115,7 @@ def dual_vectors(
 
 
 def predictions(gates: Array | sp.csr_array, sizes: Array, coef: Array, values: Array) -> Enclosure:
-    """F (N,): its values as they were computed in float64, with the bound on their errors.
+    """Scores f (N,): ``values`` as they were computed in float64, with a bound on their errors.
 
     ``sizes``: the norms of the inputs, (N,).
     """
@@ -164,7 +166,7 @@ def precise_dual_vectors(
 def precise_predictions(
     gates: Array | sp.csr_array, X: Array, coef: Array, rows: NDArray[np.int64]
 ) -> Enclosure:
-    """F (rows,) to about 28 digits of the largest terms."""
+    """Scores f of some samples, (rows,), to about 28 digits of the largest terms."""
     values = [np.zeros(0)]
     radii = [np.zeros(0)]
     for first in range(0, len(rows), BLOCK):
@@ -182,6 +184,7 @@ def precise_predictions(
         for d in range(0, len(inputs), BLOCK):
             features = slice(d, d + BLOCK)
             inner.add_product(slice(None), _sliced(inputs[features]), _sliced(coefs[features]))
+        # f_n = sum_m z_nm (high + low)_nm: the high part in exact products, the low part in plain.
         product, rest = _two_product(Z, inner.high)
         low = Z * inner.low
         value = np.array([math.fsum(terms) for terms in np.hstack([product, rest, low]).tolist()])
@@ -214,7 +217,10 @@ def _any_lost(product: Array, weights: Array, inputs: Array) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Slices:
-    """A (k, m) as a sum of slices, each exact; ``top`` (m,) bounds the columns' entries."""
+    """A matrix (k, m) as a sum of slices, each of SLICE_BITS bits.
+
+    ``top`` (m,) bounds the entries of each column. ``complete``: the slices add up to the matrix.
+    """
 
     parts: list[Array]
     top: Array
@@ -222,7 +228,7 @@ class _Slices:
 
 
 def _sliced(values: Array, low: Array | None = None) -> _Slices:
-    """Slice a matrix; ``low`` is what values lack of an unevaluated sum."""
+    """Slice a matrix ``values`` or, where ``low`` is given, the unevaluated sum of both."""
     exponents = np.frexp(np.abs(values).max(axis=0, initial=0.0))[1]
     top = np.where(values.any(axis=0), np.ldexp(1.0, exponents), 0.0)
     parts: list[Array] = []
@@ -259,6 +265,9 @@ class _Sum:
                 error = error + UNIT * np.abs(low)
         dropped = len(A.parts) + len(B.parts) > ORDERS + 1
         if dropped or not (A.complete and B.complete):
+            # Slice i is below 2^(-SLICE_BITS i) of its column's top. The largest products that are
+            # left out have the order i + j = ORDERS: 4 pairs of slices, and what lies beyond the
+            # last slice of either factor. The factor 16 leaves room for all higher orders.
             scale = BLOCK * 16 * 2.0 ** (-SLICE_BITS * ORDERS)
             error = error + np.outer(A.top, scale * B.top)
         self.high[rows] = high

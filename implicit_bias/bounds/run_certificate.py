@@ -9,12 +9,12 @@ step's gradient bounds the optimum from below, by sum(alpha) / Omega_*(V(alpha))
 bounds it from above. With a free offset the weights obey its equation only as t -> infinity, so
 that they are balanced first (`balance`).
 
-===========  ===========================  ================================
+===========  ===========================  ===================================
 loss         of a sample, margins q_nk    weight of a margin
-===========  ===========================  ================================
-logistic     log(1 + sum_k exp(-q_nk))    exp(-q_nk) / (1 + sum exp(-q_n))
+===========  ===========================  ===================================
+logistic     log(1 + sum_k exp(-q_nk))    exp(-q_nk) / (1 + sum_l exp(-q_nl))
 exponential  sum_k exp(-q_nk)             exp(-q_nk)
-===========  ===========================  ================================
+===========  ===========================  ===================================
 
 The logistic loss of many classes is cross-entropy. Weights are evaluated as logarithms, so that
 they do not underflow late in a run; only their ratios matter.
@@ -148,6 +148,7 @@ def weights_of_margins(margins: Array, loss: RunLoss = "logistic") -> Array:
     # Over the largest weight, as logarithms: late in a run all weights themselves would underflow.
     logarithms = -margins
     if loss == "logistic":
+        # Less the logarithm of 1 + sum_l exp(-q_nl).
         total = scipy.special.logsumexp(logarithms, axis=1, keepdims=True)
         logarithms = logarithms - np.logaddexp(0.0, total)
     return np.asarray(np.exp(logarithms - logarithms.max()))
@@ -162,6 +163,7 @@ def _coefficients(
         given = model.weight
         if intercept is None:
             intercept = model.bias
+    # A linear layer has weights (K, D), the problem coefficients (K, 1, D).
     coef = as_numbers(given, "model")
     n_outputs = problem.norm_shape[0]
     if problem.n_gates == 1 and coef.shape == (n_outputs, problem.X.shape[1]):
@@ -170,6 +172,6 @@ def _coefficients(
     if intercept is None:
         return coef, np.zeros(n_outputs)
     offsets = as_numbers(intercept, "intercept")
-    if offsets.size == n_outputs:
+    if offsets.size == n_outputs:  # the bias of a layer with one output has shape (1,)
         offsets = offsets.reshape(np.shape(problem.no_offset))
     return coef, checked_offsets(problem, offsets)

@@ -38,9 +38,9 @@ class Conflict:
 def find_conflict(problem: MarginProblem, numbers: Integers | None = None) -> Conflict | None:
     """Look for the plain causes of non-separability.
 
-    A sample whose features are all zero (all its gates are off, or its input is 0), unless an
-    intercept predicts there; two identical inputs, with identical gates, of opposite labels. A
-    finite C forgives both.
+    One is a sample whose features are all zero (all its gates are off, or its input is 0), unless
+    an intercept predicts there. The other is a pair of identical inputs, with identical gates,
+    whose labels differ. A finite C forgives both.
 
     Parameters
     ----------
@@ -92,15 +92,17 @@ def lacks_constant(problem: MarginProblem) -> bool:
 
 
 def offset_advice(problem: MarginProblem) -> str:
-    """Advise on the offset that is all a predictor lacks.
+    """Advise on an offset, where it is all that a predictor lacks.
 
-    A constant feature passes through the gates, so it is named only where some gate, or the sum of
-    a group's gates, is the same for all samples.
+    A constant input is multiplied by the gates. So it is advised only where some gate, or the sum
+    of a group's gates, is the same for all samples.
     """
     groups = np.unique(problem.groups, return_inverse=True)[1]
     sums = problem.gates @ np.eye(groups.max() + 1)[groups]
     passes = ((sums == sums[0]).all(axis=0) & (sums[0] != 0)).any()
-    constant = "append a constant 1 to the inputs, or " if passes else ""
+    constant = ""
+    if passes:
+        constant = "append a constant 1 to the inputs, or "
     return (
         f"the data are separable with an offset: {constant}let the predictor have an intercept "
         "(fit_intercept=True of an estimator, MarginProblem(..., intercept=True))"
@@ -143,10 +145,11 @@ def scaling_advice(problem: MarginProblem, narrow: float = 1e-3) -> str | None:
 
 
 def _contradiction(problem: MarginProblem, zero: Integers) -> Integers | None:
-    """Two samples of equal features and of opposite labels; ``zero`` have no features."""
+    """Return two samples of equal features and of different labels; ``zero`` have no features."""
     same_input: dict[bytes, list[int]] = {}
     for n in _repeated(problem.X):
         same_input.setdefault(_digest(problem.X[n]), []).append(n)
+    # Candidates: samples without features, which are all equal, and samples of equal inputs.
     for samples in (zero.tolist(), *same_input.values()):
         if len(set(problem.y[samples])) < 2:
             continue
@@ -161,7 +164,7 @@ def _contradiction(problem: MarginProblem, zero: Integers) -> Integers | None:
 
 
 def _repeated(X: Array) -> list[int]:
-    """Rows that equal another one, and a few others perhaps: those whose random sum recurs."""
+    """Return the rows whose random weighted sum recurs: all that equal another, and few others."""
     weights = np.random.default_rng(0).integers(2**64, size=X.shape[1], dtype=np.uint64)
     sums = np.empty(len(X), dtype=np.uint64)
     for start in range(0, len(X), BLOCK):

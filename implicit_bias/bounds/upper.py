@@ -59,7 +59,8 @@ def checked_offsets(problem: MarginProblem, given: ArrayLike) -> Array:
 class PrimalPoint:
     """Coefficients times 2^-exponent, the largest about 1, and their scores.
 
-    What rounding adds is bounded where it is asked for: the best scale is found without.
+    Bounds on the rounding errors of scores are computed when they are first asked for: the best
+    scale c is found without them.
 
     Attributes
     ----------
@@ -68,13 +69,14 @@ class PrimalPoint:
     coef : ndarray of shape (K', M, D)
         Coefficients.
     exponent : int
-        See above.
+        That of the power of two.
     given_offsets : ndarray of shape (K',), or None
         Offsets that go with ``coef``; None for the best ones.
     values : ndarray of shape (N, K')
         f_k(x_n), without offsets.
     as_stored : bool
-        With a soft margin, whether the bound is that of the coefficients at their own scale.
+        With a soft margin, whether the bound is taken at the coefficients' own scale, c =
+        2^exponent, instead of the best one.
     radius : ndarray of shape (N, K'), optional
         What rounding may have added to ``values``, where it is known.
     """
@@ -101,6 +103,7 @@ class PrimalPoint:
         """
         if not problem.intercept:
             offsets = np.zeros(problem.norm_shape[0])
+        # A power of two changes no digits.
         exponent = math.frexp(np.abs(coef).max())[1]
         if offsets is not None:
             offsets = np.ldexp(offsets, -exponent)
@@ -147,13 +150,14 @@ class PrimalPoint:
 
     @property
     def allowance(self) -> float:
-        """Fraction of the upper bound that rounding may cost; inf where it may be all."""
+        """Fraction of the upper bound that rounding may cost; inf where it may cost all of it."""
         if math.isfinite(self.bound):
             if self.central > 0:
                 return self.bound / self.central - 1.0
             costs_all = self.bound > 0
         else:
-            # With more digits the coefficients may turn out to separate the samples.
+            # With more digits the coefficients may turn out to separate the samples: none of the
+            # margins is negative for certain.
             high = self.smallest.value + self.smallest.radius
             costs_all = bool(np.isfinite(self.norm) and high.min() > 0)
         if costs_all:
@@ -179,12 +183,14 @@ class PrimalPoint:
         return min(zero, bound)
 
     def _soft_bound(self, radius: Array) -> tuple[float, float]:
-        """Bound on the soft margin's primal value, and the stretch of c, a fraction, that has it.
+        """Return a bound on the soft margin's primal value, and the stretch at which it holds.
 
-        At a large C the rounding of margins near 1 costs more than a slightly larger scale, at
-        which they exceed 1. The stretch is 0 where it gains next to nothing, so that grading what
-        was graded before changes nothing.
+        That is the value at the scale (1 + stretch) c. At a large C the rounding of margins near 1
+        costs more than a slightly larger scale, at which they exceed 1. The stretch is 0 where it
+        gains next to nothing, so that grading what was graded before changes nothing.
         """
+        # Margins at the scale c. Their errors are the radius, and the rounding of the products with
+        # c and of the losses.
         margins = self.scale * self.smallest.value
         error = SAFETY * (self.scale * radius + 8 * UNIT * (np.abs(margins) + 1.0))
         plain = self._primal_value(margins, error, 0.0)
@@ -197,9 +203,9 @@ class PrimalPoint:
         return plain, 0.0
 
     def _primal_value(self, margins: Array, error: Array, stretch: float) -> float:
-        """Bound on the soft margin's primal value at a scale (1 + stretch) times c."""
+        """Return a bound on the primal value at the scale (1 + stretch) c, of margins at c."""
         lowest = (margins - error) * (1.0 + stretch)
-        losses = np.maximum(0.0, 1.0 - lowest + 2 * stretch * error)
+        losses = np.maximum(0.0, 1.0 - lowest)
         if not np.isfinite(losses).all():
             return math.inf
         # Each product is rounded up, but for an exact 0.
@@ -211,17 +217,21 @@ class PrimalPoint:
 
     @property
     def _own_scale(self) -> float:
-        """The scale of the coefficients as given."""
+        """The c of the coefficients as given, 2^exponent, as far as float64 has it."""
         return math.ldexp(1.0, min(self.exponent, 1000))
 
     @cached_property
     def scale(self) -> float:
-        """The c of the smallest primal value of c ``coef``; 0 where zeta = 0 has it, or none."""
+        """The c of the smallest primal value of c ``coef``; 0 where zeta = 0 is as good.
+
+        With a hard margin it is 0 where no c separates the samples.
+        """
         problem = self.problem
         rows = problem.constraints
         unit = self._own_scale
         q = rows.smallest(rows.margins(self.values + self.offsets))
         if problem.hard_margin:
+            # The c that makes the smallest margin 1.
             c = 0.0
             if q.min() > 2.0**-1000:  # below it margins are rounding, and 1 / c^2 underflows
                 c = 1.0 / q.min()
@@ -253,10 +263,12 @@ class PrimalPoint:
         f = self.values
         positive = problem.owners == 0
         if problem.hard_margin:
+            # Half way between the classes.
             return np.asarray(-0.5 * (f[positive].min(axis=0) + f[~positive].max(axis=0)))
         if not (np.isfinite(self.norm) and self.norm > 0):
             return offsets_of_zero(problem)
-        # With the best offset for each c, the primal value is convex in c.
+        # With the best offset for each c, the primal value is convex in c: golden section finds it.
+        # For b -> -infinity every positive sample has a loss, and no other one: that is the slope.
         slope = -problem.shares[positive].sum()
 
         def offset(c: float) -> float:
@@ -268,6 +280,7 @@ class PrimalPoint:
         def value(c: float) -> float:
             return self._estimate(c, problem.y * (f[:, 0] + offset(c)))
 
+        # A larger c has a norm above the whole value of zeta = 0.
         best = golden_section(value, value_of_zero(problem) / self.norm)
         c = min((best, self._own_scale), key=value)
         return np.array([offset(c)])
@@ -275,7 +288,10 @@ class PrimalPoint:
     # --- other points
 
     def refined(self, rounds: int = 5) -> PrimalPoint:
-        """Evaluate with more digits the scores that decide, and those that decide then."""
+        """Evaluate with more digits the scores that decide on the bound.
+
+        With smaller errors other samples may decide: they follow in the next round.
+        """
         features = self.problem.features
         found = self
         done = np.zeros(self.problem.n_samples, dtype=bool)
@@ -298,9 +314,11 @@ class PrimalPoint:
         """The samples whose scores may decide on the bound, shape (N,)."""
         low = self.smallest.value - self.smallest.radius
         if not self.problem.hard_margin:
+            # Those that may have a loss.
             return 1.0 - self.scale * low > 0
         high = self.smallest.value + self.smallest.radius
         if self.given_offsets is not None:
+            # Those that may have the smallest margin.
             return low <= high.min()
         # The best offsets make the smallest margins of classes equal: of each it must be known.
         owners = self.problem.owners
@@ -311,7 +329,8 @@ class PrimalPoint:
     def scaled(self) -> PrimalPoint:
         """Return the point of the smallest primal value, as it is stored.
 
-        No scale makes a hard-margin candidate feasible that misclassifies: it stays as it is.
+        With a hard margin, coefficients that misclassify are feasible at no scale: then the point
+        keeps its scale.
         """
         problem = self.problem
         c = self.scale
@@ -319,6 +338,7 @@ class PrimalPoint:
             c *= 1.0 + self._soft_bound(self.smallest.radius)[1]
         if c == self._own_scale or (c == 0 and problem.hard_margin):
             return replace(self, given_offsets=self.offsets, as_stored=True)
+        # At c = 0 offsets alone are left.
         offsets = offsets_of_zero(problem)
         if c > 0:
             offsets = self.offsets * c
@@ -385,8 +405,8 @@ def smallest_margins(problem: MarginProblem, scores: Enclosure, offsets: Array) 
 def value_of_zero(problem: MarginProblem) -> float:
     """Return the primal value of zeta = 0, which is no solution of the hard margin.
 
-    sum_n C_n with a soft margin; with an intercept for the heaviest class, each sample of the
-    others costs 2 C_n.
+    With a soft margin and without offsets, each sample has the loss 1: sum_n C_n. Offsets in favour
+    of the class of the largest total C cost 2 C_n for each sample of the others, which may be less.
     """
     if problem.hard_margin:
         return math.inf
@@ -398,7 +418,7 @@ def value_of_zero(problem: MarginProblem) -> float:
 
 
 def offsets_of_zero(problem: MarginProblem) -> Array:
-    """Return the best offsets (K',) of zeta = 0: those of the heaviest class, or none."""
+    """Return the best offsets (K',) of zeta = 0: for the class of the largest total C, or 0."""
     classes = np.arange(problem.norm_shape[0])
     weights = np.bincount(problem.owners, problem.shares)
     if not problem.intercept or 2 * weights.max() <= weights.sum():
@@ -431,6 +451,7 @@ def best_scale(norm: float, margins: Array, C: float | Array) -> float:
 
 def golden_section(value: Callable[[float], float], right: float, steps: int = 90) -> float:
     """Minimise a convex function on [0, right]."""
+    # Each step keeps the part around the smaller of two inner values, one of which is used again.
     ratio = (math.sqrt(5.0) - 1.0) / 2.0
     left = 0.0
     low = right * (1.0 - ratio)
@@ -456,8 +477,8 @@ def golden_section(value: Callable[[float], float], right: float, steps: int = 9
 def _flat_between(slope: float, breakpoints: Array, rises: Array) -> tuple[float, float]:
     """Return the two breakpoints between which a convex piecewise linear function is smallest.
 
-    Its slope is given left of all breakpoints, below 0, and rises at each of them. Where it passes
-    0 at a breakpoint, both are this one.
+    ``slope`` is the one left of all breakpoints, below 0; it rises at each of them. Where it jumps
+    over 0 at a breakpoint, this one is returned twice.
     """
     order = np.argsort(breakpoints)
     after = slope + np.cumsum(rises[order])
@@ -478,7 +499,8 @@ def _offsets_of_largest_margin(problem: MarginProblem, scores: Array) -> Array:
     smallest = np.full((n, n), np.inf)
     np.minimum.at(smallest, (rows.owners, rows.rivals), rows.margins(scores))
     own, rival = np.nonzero(np.isfinite(smallest))
-    # Minimise -t over (b, t), subject to t - b_j + b_k <= q_jk.
+    # Minimise -t over (b, t), subject to t - b_j + b_k <= q_jk. Bounds on b make the optimum finite
+    # without a constraint for some class, and are too wide to matter otherwise.
     pairs = np.arange(len(own))
     A = np.zeros((len(own), n + 1))
     A[pairs, own] = -1.0

@@ -10,6 +10,8 @@ words.toml         what each finding says: every sentence of this package
 checks.py          what makes the numbers mean less, or what they are about
 training.py        what stands between the training and the limit that is measured
 loss_tail.py       whether training on a loss maximises the margin
+box.py             the limit with weight decay: how far a module is from it
+box_trace.py       `BoxTrace`: the same along any training loop, from its own gradients
 layers.py          the gap layer by layer
 function_space.py  limits that are norms of the predictor itself
 escape.py          whether one more unit lowers the norm

@@ -14,8 +14,9 @@ of a margin problem. With g the gradient of the loss that was minimised,
     gap    =  sum_p  r_p ||g_p||_{p,*} + <g_p, theta_p>           the Frank-Wolfe gap,
     score  =  gap / sum_p r_p ||g_p||_{p,*},
 
-within the box the score is 0 exactly at a KKT point, and at most 2. Outside of it, where steps
-longer than s_p have led (Adam's where gradients grow), a score says nothing alone: `reached` does.
+within the box the score is 0 exactly at a KKT point, and at most 2. Steps longer than s_p (Adam's,
+where gradients grow) may lead out of the box. There the score alone says nothing: `reached` says
+how far out the weights are.
 Where L is convex, as of modules that are linear in their parameters, the gap bounds
 L(theta) - min L over the box.
 
@@ -62,21 +63,21 @@ Loss: TypeAlias = Callable[[Any, Any], Tensor]
 
 
 class BoxThresholds:
-    """What counts as near, outside and acted.
+    """From where on weights are near a KKT point or outside of the box, and decay has acted.
 
     Attributes
     ----------
     near : float
-        A score that is called near a KKT point.
+        Weights are near a KKT point if the score is at most this.
     negligible : float
-        A gap of this share of the loss is near one, too: inside of the box the gradient vanishes,
-        and with it both parts of the score.
+        They are near one, too, if the gap is at most this share of the loss. At a KKT point inside
+        of the box the gradient vanishes, and the score is a quotient of two small numbers.
     outside : float
         Norms that exceed their radius by more than this share are outside of the box.
     wall : float
         A weight or singular value within this share of the radius is at the wall.
     acted : float
-        Decay that has acted less than this says little of the weights.
+        The limit with weight decay describes the weights if ``decayed`` is at least this.
     """
 
     near: Final = 0.05
@@ -148,6 +149,7 @@ class BoxLimit:
         """Whether each score is at most .05, or the gap negligible, with weights in the box."""
         if not math.isnan(self.penalty_score) and self.penalty_score > BoxThresholds.near:
             return False
+        # Without decoupled decay there is no box to be in.
         if math.isnan(self.score):
             return True
         negligible = self.gap <= BoxThresholds.negligible * abs(self.loss)
@@ -276,25 +278,25 @@ def box_gap(
 def box_of(
     gradients: Margins, optimizer: object, loss: object, judged: JudgedLoss
 ) -> BoxLimit | None:
-    """Measure the limit with weight decay of a module that is diagnosed, where that can be done.
+    """Call `box_gap` for a module that is diagnosed; None where its loss has no gradient here.
 
     Parameters
     ----------
     gradients : Margins
         The module with its samples.
     optimizer : object
-        What trained it; only optimizer objects say a decay.
+        What trained it; None without an optimizer object that has weight decay.
     loss : object
-        What was minimised; only a function of outputs and targets has a gradient here.
+        What was minimised; it must be a function of outputs and targets.
     judged : JudgedLoss
-        What `judge_loss` found of it: of one output, which targets it takes.
+        What `judge_loss` found of it: which targets it takes, if there is one output.
     """
     decays = [float(group.get("weight_decay", 0.0)) for group in groups_of(optimizer)]
     if not any(decays) or not callable(loss) or isinstance(loss, MarginLoss):
         return None
     labels = torch.as_tensor(gradients.labels)
     if gradients.classes is None:
-        # Whether -1 or 0 is meant is known of losses with an exponential tail alone.
+        # Whether the loss takes 0 or -1 beside 1 was found out by its tail, if it has one.
         if judged.refusal is not None:
             return None
         labels = torch.where(labels > 0, 1.0, judged.low_label)
@@ -367,10 +369,11 @@ class Terms:
             g = gradients[step.name].double()
             radii[step.name] = math.inf
             if step.decay == 0.0:
-                # Nothing bounds the tensor: at a KKT point its gradient is 0.
+                # Without decay nothing bounds the tensor: at a KKT point its gradient is 0.
                 free[step.name] = _dual(g, step.norm)
             elif step.decoupled:
-                # The tensor has a ball: its share at the wall.
+                # The tensor has a ball of radius r_p: count its entries, or singular values, at
+                # the wall.
                 radius = step.scale / step.decay
                 sizes = _sizes(theta, step.norm)
                 radii[step.name] = radius
@@ -402,7 +405,7 @@ def _gradients(
 ) -> tuple[float, dict[str, Tensor], tuple[Any, ...]]:
     """Return the loss and its gradients, means over all samples, in float64; and the first inputs.
 
-    One batch is held at a time.
+    Batches are read one by one, so that a loader's need not fit into memory together.
     """
     first_arguments: tuple[Any, ...] = ()
     sums = {step.name: torch.zeros_like(step.parameter, dtype=torch.float64) for step in steps}
@@ -424,6 +427,7 @@ def _gradients(
             )
         if samples == 0:
             first_arguments = arguments
+        # A batch's loss is its mean, so it counts as often as the batch has samples.
         total += count * float(value.detach())
         samples += count
         for step, gradient in zip(steps, found, strict=True):
@@ -457,7 +461,7 @@ def _moved(
 
 
 def _sizes(theta: Tensor, norm: str) -> Tensor:
-    """Return what the norm is the largest of: |entries|, or singular values."""
+    """Return the numbers of which the norm is the largest: |entries|, or singular values."""
     if norm == "spectral":
         return torch.linalg.svdvals(_matrix(theta))
     if norm == "linf":
@@ -467,7 +471,9 @@ def _sizes(theta: Tensor, norm: str) -> Tensor:
 
 def _dual(g: Tensor, norm: str) -> float:
     """||g||_*: nuclear, l1, or l2."""
-    return float(torch.linalg.vector_norm(g)) if norm == "l2" else float(_sizes(g, norm).sum())
+    if norm == "l2":
+        return float(torch.linalg.vector_norm(g))
+    return float(_sizes(g, norm).sum())
 
 
 def _matrix(tensor: Tensor) -> Tensor:
@@ -475,7 +481,7 @@ def _matrix(tensor: Tensor) -> Tensor:
     return tensor.reshape(len(tensor), -1)
 
 
-# --- what is made of them ------------------------------------------------------------------------
+# --- parts of the result -------------------------------------------------------------------------
 
 
 def _ratio(gap: float, duals: float) -> float:
@@ -492,9 +498,9 @@ def _penalty_score(sums: Sequence[Tensor], gradients: Sequence[Tensor]) -> float
 
 
 def _decayed(step: Step, first: Step, rates: Sequence[float] | None) -> float:
-    """1 - exp(-lambda sum of the rates)."""
+    """How far decay has acted on a tensor: 1 - exp(-lambda sum of the rates); nan if unknown."""
     if rates is not None:
-        # Given for the first group: others have theirs in proportion.
+        # They are those of the first group. The rates of others are in proportion to them.
         total = math.fsum(rates) * step.first_rate / first.first_rate
     elif step.scheduled:
         return math.nan
@@ -504,20 +510,23 @@ def _decayed(step: Step, first: Step, rates: Sequence[float] | None) -> float:
 
 
 def _is_affine(module: nn.Module, arguments: tuple[Any, ...]) -> bool:
-    """Whether outputs are affine in the parameters, on a first batch: at two points and between."""
-    one = {name: p.detach().clone() for name, p in module.named_parameters()}
+    """Whether the outputs on a first batch are affine in the parameters.
+
+    They are compared at the weights, at random ones, and halfway between these.
+    """
+    here = {name: p.detach().clone() for name, p in module.named_parameters()}
     generator = torch.Generator().manual_seed(0)
     other = {}
     middle = {}
-    for name, p in one.items():
+    for name, p in here.items():
         size = float(p.abs().max()) or 1.0
         drawn = torch.randn(p.shape, generator=generator, dtype=torch.float64)
         other[name] = size * drawn.to(p)
-        middle[name] = 0.5 * (one[name] + other[name])
+        middle[name] = 0.5 * (here[name] + other[name])
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     with torch.no_grad():
         outputs = []
-        for values in (one, other, middle):
+        for values in (here, other, middle):
             found = functional_call(module, values | buffers, _moved(arguments, values))
             if not isinstance(found, Tensor):
                 return False

@@ -4,14 +4,15 @@ A training step has computed a gradient g of the loss of its batch. Before the o
 
     gap   = sum_p  r_p ||g_p||_{p,*} + <g_p, theta_p>,        score = gap / sum_p r_p ||g_p||_{p,*},
 
-of `implicit_bias.diagnosis.box`, cost no further pass over the samples. The gradient of a batch is
-noisy, and dual norms are convex, so that noise makes them larger: the gap of a batch is above that
-of all samples on average. An average of the gradients of the last steps,
+of `implicit_bias.diagnosis.box`, need no further pass over the samples. The gradient of a batch is
+noisy, and dual norms are convex, so noise makes them larger on average: the gap of a batch is on
+average above that of all samples. An average of the gradients of the last steps,
 
     m_t = beta m_{t-1} + (1 - beta) g_t,      g ~ m_t / (1 - beta^t),
 
-is less noisy, and of weights that the steps have left: the larger of two errors where rates are
-large, the smaller one where they are small. Both scores are recorded; `box_gap` has the exact one.
+is less noisy, but its gradients are those of earlier weights. That error is the larger of the two
+where rates are large, and the smaller one where they are small. Both scores are recorded; `box_gap`
+has the exact one.
 
 Source: Xie and Li (2024), section 3, for AdamW; Pethick et al. (2025) for other norms.
 """
@@ -49,7 +50,7 @@ class BoxTrace:
     average : float
         beta of the average of gradients, in [0, 1).
     every : int
-        Measure each ``every``-th step: norms of large matrices cost a decomposition each.
+        Measure each ``every``-th step, as each norm of a matrix in Muon takes a decomposition.
 
     Attributes
     ----------
@@ -147,7 +148,7 @@ class BoxTrace:
                 self._decay_so_far[step.name] += step.rate * step.decay
 
     def _measure(self, loss: float, steps: list[Step], gradients: dict[str, Tensor]) -> None:
-        # m_t is of t gradients, the first of which would count less without this factor.
+        # m_t begins at 0, so that its weights sum to 1 - beta^t.
         corrected = 1.0 - self.average**self.steps_taken
         averages = {name: m / corrected for name, m in self._averages.items()}
         smooth = Terms.of(steps, averages)

@@ -1,6 +1,6 @@
-"""Checks of a module before it is measured: what makes the numbers mean less, or what they are of.
+"""Checks of a module before it is measured: findings that say how far the numbers can be trusted.
 
-What makes the question meaningless is an error, of `modules.subject` and `modules.homogeneity`.
+Where the question has no answer, `modules.subject` or `modules.homogeneity` raises an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from implicit_bias.modules.evaluate import as_arguments, labels_as_array
 from implicit_bias.modules.homogeneity import HomogeneityError, of_degree_0
 from implicit_bias.modules.loading import collected
 from implicit_bias.modules.optimizers import left_out
-from implicit_bias.modules.partial_degrees import directions
 from implicit_bias.modules.subject import (
     Subject,
     margins_of,
@@ -83,7 +82,7 @@ def check(
     inputs, labels = collected(inputs, labels)
     _refuse_on_first_samples(module, inputs, labels, norms, leading=leading)
     gradients = margins_of(module, inputs, labels, norms=norms)
-    # What is measured in another way than it was trained.
+    # --- parts that compute something else in training than in the measurement
     findings = list[Finding]()
     dropping = list[str]()
     training = list[str]()
@@ -97,7 +96,7 @@ def check(
         findings.append(Finding(Code.TRAINING_MODE, names=tuple(training)))
     if dropping:
         findings.append(Finding(Code.DROPOUT, names=tuple(dropping)))
-    # What does not count in the norm.
+    # --- parameters that are not trained, and do not count in the norm
     if not_held:
         findings.append(Finding(Code.NOT_IN_OPTIMIZER, names=not_held))
     constant = [name for name in without_gradient(gradients) if name not in not_held]
@@ -150,7 +149,7 @@ def _dropout_rate(part: nn.Module) -> float:
 def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]:
     """Say what a measurement of a module is about, where that is less than obvious."""
     gradients = subject.gradients
-    still = set(of_degree_0(gradients))
+    degree_0 = set(of_degree_0(gradients))
     if subject.whole is not None:
         code = Code.LEADING_PART_WITHOUT_THEOREM
         if norm.name in GRADIENT_DESCENTS:
@@ -161,12 +160,10 @@ def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]
         if len(wrong):
             samples = {"samples": named(wrong)}
             yield Finding(Code.MODULE_MISCLASSIFIES, float(len(wrong)), details=samples)
-        # What vanishes from the leading part alone, as upper biases do, has no direction.
-        still -= set(without_gradient(gradients))
-    if still:
-        in_order = tuple(name for name in gradients.shapes if name in still)
+        # The leading part does not depend on some parameters at all, as on upper biases: their
+        # direction does not count, either, so they are no such parameters.
+        degree_0 -= set(without_gradient(gradients))
+    if degree_0:
+        in_order = tuple(name for name in gradients.shapes if name in degree_0)
         yield Finding(Code.DEGREE_0, names=in_order)
-        # What vanishes needs none: of degree 0, too, but no direction.
-        turned = [name for name in directions(gradients) if name in still]
-        if turned:
-            yield Finding(Code.DEGREE_0_WITHOUT_THEOREM, names=tuple(turned))
+        yield Finding(Code.DEGREE_0_WITHOUT_THEOREM, names=in_order)

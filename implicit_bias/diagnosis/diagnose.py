@@ -56,7 +56,7 @@ from implicit_bias.norms import tensors
 
 @dataclass(frozen=True)
 class TimeFractions:
-    """Fractions of the time that is left, in turn, where it is limited.
+    """Most that each step may take of the time that is left when it begins, if that is limited.
 
     Attributes
     ----------
@@ -213,7 +213,7 @@ def diagnose(
             module, inputs, labels, modes, optimizer, norms=[limit.norm], leading=leading
         )
         gradients = subject.gradients
-        # What follows the searches takes about as long as the checks did.
+        # Steps after the searches take about as long as the checks did: that time is kept for them.
         deadline = deadline.leaving(time.monotonic() - started)
         judged = judge_loss(loss, gradients.classes)
         # Weight decay acts on the module as it is trained, not on its leading part.
@@ -222,9 +222,9 @@ def diagnose(
         # 2. The gap: of the best multipliers, of the loss's weights, across kinks.
         best = subject.measure(limit.norm, deadline=deadline.sooner(fractions.gap))
         program = best.program
-        # The weights of the loss are multipliers that come without a search.
-        free = multipliers.loss_weights(subject.margins, gradients.rivals)
-        gaps = _gaps_by_norm(best, free, deadline.sooner(fractions.other_norms))
+        # The weights of the loss at the module's own scale are multipliers that need no search.
+        of_loss = multipliers.loss_weights(subject.margins, gradients.rivals)
+        gaps = _gaps_by_norm(best, of_loss, deadline.sooner(fractions.other_norms))
         across = gap_across_kinks(best, deadline=deadline.sooner(fractions.kinks))
 
         # 3. and 4. Layers, and what is beyond a KKT point, in the time that is left.
@@ -282,11 +282,12 @@ def diagnose(
 
 @contextmanager
 def _offering_box(optimizer: object) -> Iterator[None]:
-    """Let the refusal of a module say what measures it all the same, with weight decay."""
+    """Let the refusal of a module mention `box_gap`, if its optimizer has weight decay."""
     try:
         yield
     except (HomogeneityError, SeparationError) as error:
-        if any(weight_decay(optimizer)):
+        has_decay = next(weight_decay(optimizer), None) is not None
+        if has_decay:
             error.args = (
                 f"{error}. With this optimizer's weight decay there is a limit that asks for "
                 "neither: box_gap(module, inputs, labels, optimizer=..., loss=...) measures it",
@@ -295,19 +296,19 @@ def _offering_box(optimizer: object) -> Iterator[None]:
 
 
 def _gaps_by_norm(
-    best: multipliers.Multipliers, free: Array, deadline: Deadline
+    best: multipliers.Multipliers, of_loss: Array, deadline: Deadline
 ) -> dict[str, float]:
     """Gap in each norm of the best of some multipliers.
 
-    These are the best ones in the norm asked for, the loss's weights and, while there is time, the
-    loss's weights at other temperatures.
+    They are, while there is time: the best ones in the norm asked for, the loss's weights at the
+    module's own scale, and those at other temperatures at smallest margin 1.
     """
     program = best.program
     gradients = program.gradients
     tempered = multipliers.tempered_weights(program.margins, gradients.rivals)
     gaps = dict.fromkeys(COMPARED, 1.0)
     took = 0.0
-    for weights in itertools.chain([best.weights, free], tempered):
+    for weights in itertools.chain([best.weights, of_loss], tempered):
         if not deadline.allows(took):
             break
         began = time.perf_counter()

@@ -5,13 +5,13 @@ In l2, at a KKT point with multipliers lambda, every active unit of direction w 
 
     u(w) = sum_n a_n relu(<w, x_n>),    a_n = sum_k lambda_nk (e_{y_n} - e_k)
 
-(lambda_n y_n with two labels) is the pull on the output weights of a new unit w. A unit vector with
-|u(w)| > 1 *suggests* that the norm can be lowered. It proves nothing, for the multipliers need not
-be unique: of x = (1,-3), (1,0), (1,3), all of label +1, and one unit (1,0), lambda = (1/2, 0, 1/2)
-gives 1.58, and lambda = (0, 1, 0) proves that the network is the best one. So a unit is claimed
-only after the problem with it has been solved: the unit is added, all weights are improved by
-tangent programs, and the network that comes out has a smaller norm at the same margin than the
-network without it, improved in the same way.
+(a_n = lambda_n y_n with two labels) is the pull on the output weights of a new unit w. A unit
+vector with |u(w)| > 1 *suggests* that the norm can be lowered. It proves nothing, for the
+multipliers need not be unique. With x = (1,-3), (1,0), (1,3), all of label +1, and one unit (1,0),
+lambda = (1/2, 0, 1/2) has a pull of 1.58, and lambda = (0, 1, 0) proves that no network is better.
+So a unit is claimed only after the problem with it has been solved: it is added, all weights are
+improved by tangent programs, and the network that comes out has a smaller norm at the same margin
+than the network without it, improved in the same way.
 """
 
 from __future__ import annotations
@@ -74,21 +74,22 @@ class EscapeSearch:
     suggests : float
         A pull of more than 1 by this fraction makes the unit of the largest pull a candidate.
     random_starts : int
-        Local searches for the largest pull from random directions, and from so many samples.
+        Local searches for the largest pull start from so many random directions, from as many
+        samples, and from the opposites of these.
     search_steps : int
-        Steps of each, at most.
+        Most steps of each search.
     first_size : float
-        Fraction of the network's norm that a new unit begins with.
+        A new unit begins with this fraction of the network's norm.
     claimed : float
-        The fraction by which it must lower the norm.
+        A unit is claimed if it lowers the norm by this fraction.
     programs : int
-        Tangent programs for a network, at most.
+        Most tangent programs for a network.
     progress : float
-        The fraction by which one must lower the norm for the next to follow.
+        The next program follows if one lowers the norm by this fraction.
     halvings : int
-        Steps towards the solution of a tangent program that are tried: 1, 1/2, 1/4, ...
+        Lengths of the step towards a program's solution that are tried: 1, 1/2, 1/4, ...
     seconds : float
-        Time for all programs.
+        Limit on the time of all programs.
     """
 
     suggests: float = 1e-3
@@ -153,8 +154,8 @@ class EscapeSearch:
     def _largest_pull(self, X: Tensor, a: Tensor) -> tuple[Tensor, float]:
         """Return the best w (D,) of some local maxima of |u(w)| on the sphere, and |u(w)|.
 
-        |u| is convex in w where the gates are held. Each step is to the best point on the sphere
-        for the linear function that touches |u| at w.
+        With the gates of w held fixed |u| is convex in w. Each step goes to the point of the sphere
+        at which the linear function that touches |u| at w is largest: its gradient, normalised.
         """
         generator = torch.Generator().manual_seed(0)
         random = torch.randn(self.random_starts, X.shape[1], generator=generator, dtype=X.dtype)

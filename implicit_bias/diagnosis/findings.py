@@ -27,13 +27,14 @@ class Thresholds:
     Attributes
     ----------
     at : float
-        Up to this KKT gap a module is at a KKT point.
+        A module is at a KKT point if its KKT gap is at most this.
     near : float
-        Up to this gap it is near one, so that its multipliers say where to look further.
+        It is near one if the gap is at most this. Only then are its multipliers used to look for
+        better networks.
     clearly_below : float
         A gap is clearly below another one where it is at most this fraction of it.
     worth_naming : float
-        From here on the gap of a layer and an excess in function space are worth a line.
+        The gap of a layer, or an excess in function space, is worth a line if it is above this.
     """
 
     at: Final = 1e-3
@@ -67,7 +68,7 @@ class Kind(Enum):
 
 
 class Code(StrEnum):
-    """What was found; each member is a key of words.toml, and of a kind."""
+    """What was found. The value of a member is its key in words.toml; each has a kind."""
 
     kind: Kind
 
@@ -168,6 +169,7 @@ class Finding:
     details: Mapping[str, object] = field(default_factory=dict)
 
     def _sentence(self, part: str) -> str:
+        """Fill in a sentence of words.toml: ``part`` is "found", "why" or "cure"."""
         sentence: str = WORDS[self.code].get(part, "")
         return sentence.format(
             value=self.value,
@@ -214,7 +216,7 @@ class GapBounds:
 
 
 def warn(findings: Iterable[Finding], stacklevel: int) -> None:
-    """Warn of the findings that make a number mean less."""
+    """Warn of the findings whose code `warns`; ``stacklevel`` is as for the caller of this."""
     for finding in findings:
         if finding.code.warns:
             warnings.warn(str(finding), DiagnosisWarning, stacklevel=stacklevel + 1)

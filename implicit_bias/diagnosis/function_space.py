@@ -1,8 +1,9 @@
 r"""Modules whose limit is a norm of the predictor itself: how far above the optimum they are.
 
-1/2 ||theta||^2, minimised over all parameters of one predictor, is (a power of) a norm of it. Where
-that norm is convex, its margin problem has a certified optimum, which no network of this kind,
-trained for however long, can beat. A KKT point of the parameters need not reach it.
+Many parameters give the same predictor. The smallest 1/2 ||theta||^2 among them is a power of a
+norm of the predictor. Where that norm is convex, its margin problem has a certified optimum, which
+no network of this kind can beat, however long it is trained. A KKT point of the parameters need not
+reach it.
 
 =====================  ==================  ====================================================
 module                 predictor           norm of the predictor, for theta in l2
@@ -39,6 +40,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -59,7 +61,7 @@ from implicit_bias.problem.gating import NoGates
 from implicit_bias.solvers.base import Solution
 from implicit_bias.solvers.solve import solve
 
-# Exponent p of the norm of each layer's singular values, by the norm of theta.
+# Exponent p of the norm of each layer's singular values, by the name of the norm of theta.
 SCHATTEN = {"l2": 2.0, "spectral": math.inf, "nuclear": 1.0}
 
 
@@ -107,7 +109,7 @@ class FunctionSpace:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A module of one argument at some parameters.
+    """A module of one argument at one value of its parameters, which predictors are compared with.
 
     Attributes
     ----------
@@ -167,7 +169,8 @@ class Point:
 
         The predictor is called with the point and inputs (n, D).
         """
-        # Polynomials of the parameters that agree at random ones are equal.
+        # The families' predictors are polynomials of the parameters (or piecewise): two that agree
+        # at random parameters are the same.
         few = self.X[: self.samples]
         for seed in range(self.draws):
             drawn = replace(self, theta=drawn_like(self.theta, seed))
@@ -250,11 +253,11 @@ FAMILIES: tuple[tuple[str, BetaOf], ...] = (
 
 
 def _norm_of_beta(family: str, at: Point, parameter_norm: str) -> str:
-    """Name the norm of beta whose power is the smallest 1/2 ||theta||^2; see the table above.
+    """Name the norm of beta whose power is the smallest 1/2 ||theta||^2; see the head.
 
-    ``parameter_norm`` is that of theta, up to scales. "" of others, where there is none that is
-    known: scales of the layers multiply a norm of matrices by a constant; of others nothing is
-    known in any norm but l2.
+    ``parameter_norm`` is the name of the norm of theta up to scales of the layers, which multiply
+    the norm of a product of matrices by a constant. "" where no norm of beta is known: of a
+    diagonal module that is in every norm of theta but l2 without scales.
     """
     layers = len(at.parts)
     # The same inequalities entry by entry: 1/2 sum_l ||u_l||^2 >= L/2 sum_d |beta_d|^(2/L).
@@ -287,7 +290,7 @@ class ConvexNorm:
     binary : Norm
         What it is of a single row.
     of_two_classes : float
-        The optimum of a two-class problem over that of the binary one.
+        The optimum of a problem of two classes over that of the binary one.
     """
 
     norm: Norm
@@ -295,6 +298,9 @@ class ConvexNorm:
     of_two_classes: float
 
 
+# Two classes have the margin y <w, x> with w = b_1 - b_0. For a given w the smallest norm is that
+# of the rows -w / 2 and w / 2. They have rank 1, so their l2, nuclear and spectral norms are all
+# |w|_2 / sqrt(2); their l1 norm is |w|_1, their linf norm |w|_inf / 2.
 CONVEX: dict[str, ConvexNorm] = {
     "l2": ConvexNorm(as_norm("l2"), as_norm("l2"), 0.5**0.5),
     "nuclear": ConvexNorm(as_norm("nuclear"), as_norm("l2"), 0.5**0.5),
@@ -333,12 +339,7 @@ def in_function_space(
     at = Point(gradients, program.theta, program.norm)
     for family, beta_of in FAMILIES:
         beta = beta_of(at)
-
-        def predictor(drawn: Point, X: Tensor, beta_of: BetaOf = beta_of) -> Tensor | None:
-            beta = beta_of(drawn)
-            return None if beta is None else X @ beta.T
-
-        if beta is None or not at.computes(predictor):
+        if beta is None or not at.computes(partial(_linear_outputs, beta_of)):
             continue
         norm = _norm_of_beta(family, at, up_to_scales(program.norm))
         if not norm:
@@ -371,6 +372,14 @@ def predictor_of(gradients: Margins) -> Array | None:
         if beta is not None and at.computes(predictor):
             return beta.cpu().numpy().reshape(-1)
     return None
+
+
+def _linear_outputs(beta_of: BetaOf, at: Point, X: Tensor) -> Tensor | None:
+    """Compute the outputs (n, K) of a family's predictor; None where shapes do not fit."""
+    beta = beta_of(at)
+    if beta is None:
+        return None
+    return X @ beta.T
 
 
 def is_gated(module: nn.Module) -> bool:
@@ -435,7 +444,7 @@ def _linear_predictor(
     solution = _solved(build, at.gradients, max_seconds)
     if isinstance(solution, str):
         return replace(found, obstacle=solution)
-    # The optimum of W with rows -w / 2 and w / 2 is that of w times a factor.
+    # Bounds on the binary optimum, times the factor, are those on the one of two classes.
     bounds = solution.certificate
     scaled = replace(bounds, lower=factor * bounds.lower, upper=factor * bounds.upper)
     return replace(found, certificate=scaled)
@@ -453,8 +462,8 @@ def _gated(
         several = "networks of several outputs have units of rank one, which is not convex"
         return replace(found, obstacle=several)
     problem = network.architecture().problem(gradients.inputs[0].cpu().numpy(), gradients.labels)
-    # zeta_h = a_h w_h, and 1/2 (a_h^2 + |w_h|^2) >= |zeta_h|, with equality for balanced units. It
-    # is of the module's degree in theta, which is scaled to smallest margin 1.
+    # zeta_h = a_h w_h, and 1/2 (a_h^2 + |w_h|^2) >= |zeta_h|, with equality for balanced units.
+    # zeta_h is of degree L in theta: at smallest margin 1 it is what it is here over scale^L.
     unit_norms = problem.group_norms(network.coef()) / program.scale**program.degree
     found = replace(found, value=float(unit_norms.sum()))
     if before is not None and before.certificate is not None:
@@ -462,7 +471,7 @@ def _gated(
     solution = _solved(lambda: problem, gradients, max_seconds)
     if isinstance(solution, str):
         return replace(found, obstacle=solution)
-    # A unit of no weight is a KKT point by itself: no gradient moves it.
+    # A unit with weights 0 meets its part of the KKT conditions, and no gradient moves it.
     dead = solution.active & ~active_units(unit_norms)
     return replace(found, certificate=solution.certificate, dead_units=int(np.count_nonzero(dead)))
 
@@ -475,8 +484,8 @@ def _solved(
 ) -> Solution | str:
     """Solve a margin problem, or say why there is no optimum to compare with.
 
-    ``most_entries`` is the largest problem (samples by features by outputs) that is solved in
-    passing.
+    ``most_entries`` are those of the largest problem (samples by features by outputs) that is
+    solved as a part of a diagnosis.
     """
     if gradients.inputs[0].numel() * gradients.pairs.width > most_entries:
         return "the problem is too large to be solved in passing: use max_margin and solve"

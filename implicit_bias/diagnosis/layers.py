@@ -1,8 +1,8 @@
 r"""The KKT gap layer by layer, and the direction that lowers a layer's norm.
 
-With all other layers and the gates held, f is linear in one layer W: q_n = <W, G_n>, G_n the
-gradient of q_n in W. So W is feasible in a margin problem of its own, whose dual is bounded by any
-multipliers lambda >= 0:
+With all other layers and the gates held fixed, f is linear in one layer W: q_n = <W, G_n>, G_n the
+gradient of q_n in W. So W is feasible in a margin problem of its own, whose optimum any multipliers
+lambda >= 0 bound from below:
 
     sum(lambda) / ||G' lambda||_*  <=  min ||W|| s.t. <W, G_n> >= 1  <=  ||W||.
 
@@ -72,13 +72,14 @@ class LayerBounds:
     Attributes
     ----------
     seconds : float
-        Time for all layers, where their multipliers are not found exactly.
+        Limit on the time of all layers together, in norms other than l2.
     linear_tolerance : float
-        <W, G_n> may differ from q_n by this fraction where the degree in W is 1.
+        The degree in W is 1 if <W, G_n> differs from q_n by at most this fraction of the largest
+        margin.
     step : float
-        Size of the step over which curvature is measured, relative to W.
+        Length of the step over which curvature is measured, over the norm of W.
     curvature : float
-        Curvature that counts as none, relative to the largest margin.
+        Curvature up to this fraction of the largest margin counts as none.
     """
 
     seconds: float = 4.0
@@ -92,18 +93,19 @@ class LayerBounds:
         Parameters
         ----------
         found : Multipliers
-            Those of the whole module, with which the search for a layer's own begins where these
-            are not found exactly.
+            Those of the whole module; the search for a layer's own begins with them.
         deadline : Deadline
-            When to end in any case, with the bounds so far. A layer has none where looking at it
-            would take longer than what is left, by the time that the last one took at least.
+            When to end in any case, with the bounds so far. A layer has no bound if looking at
+            the one before took longer than what is left.
         """
         whole = found.program
         names = list(whole.gradients.shapes)
         layers = list[Layer]()
         took = 0.0
         for name in names:
-            soon = deadline.sooner(1.0 / (len(names) - len(layers)))
+            # The time that is left is shared equally by the layers that are left.
+            layers_left = len(names) - len(layers)
+            own_deadline = deadline.sooner(1.0 / layers_left)
             began = time.perf_counter()
             alone = whole.gradients.restricted([name], whole.theta)
             # The same margins as a function of this layer alone, in which they are of degree 1.
@@ -120,7 +122,7 @@ class LayerBounds:
                 program,
                 seconds=self.seconds / len(names),
                 starts=[found.weights],
-                deadline=soon,
+                deadline=own_deadline,
             )
             # The best w of the layer's program minus theta lowers the norm and keeps q >= 1. It is
             # in the module's own scale; 0 where theta is the best that is known.
@@ -132,10 +134,10 @@ class LayerBounds:
         return tuple(layers)
 
     def _is_linear(self, alone: Margins, margins: Array) -> bool:
-        """Whether margins (n,) are linear in the parameters that vary, near where they are.
+        """Whether margins (n,) are linear in the parameters of ``alone``, near their values.
 
-        By Euler's identity they are of degree 1, and second differences vanish for most pairs: of
-        the others a gate may have changed.
+        They must be of degree 1 by Euler's identity, and the second differences of most pairs must
+        vanish. A few may not, as the step may take a unit across a kink.
         """
         theta = alone.theta
         # Euler: <theta, grad q> = q for degree 1.

@@ -182,9 +182,9 @@ class TailTest:
         logarithm = False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a target that this loss does not like
-            # A loss is asked for each kind of targets that it may take, as it does not say which.
+            # A loss does not say which targets it takes, so every kind is tried.
             for targets, rays in _rays_by_target(loss, classes):
-                # What a loss raises on targets that it does not take.
+                # These are the errors of losses on targets that they do not take.
                 with suppress(RuntimeError, ValueError, TypeError, IndexError):
                     tails = [self.tail(ray) for ray in rays]
                     refusals.append(self._refusal(tails))
@@ -195,7 +195,8 @@ class TailTest:
             return JudgedLoss(Code.LOSS_NOT_CHECKED)
         if fitting:
             return JudgedLoss(None, logarithm, *fitting[0])
-        # A kind of targets that is not the loss's own leaves less of a tail.
+        # On targets that are not its own a loss fails earlier in (1), (2), (3): of several refusals
+        # the one of the last condition counts.
         for refusal in (Code.OTHER_MARGIN, Code.NO_EXPONENTIAL_TAIL):
             if refusal in refusals:
                 return JudgedLoss(refusal, logarithm)
@@ -226,7 +227,8 @@ class TailTest:
             raise ValueError("the loss has no value at outputs of 0")
         logarithm = min(values) < 0.0
 
-        # What the loss keeps for good, as per-class sigmoids do of the other classes, is no tail.
+        # A constant that the loss tends to (per-class sigmoids have that of the other classes) is
+        # subtracted, as inf l of (2).
         kept = 0.0
         flat = abs(values[-1] - values[-2]) <= self.loss_rounding * abs(values[-1])
         if not logarithm and flat and values[-1] > self.reached * values[0]:
@@ -259,7 +261,7 @@ class TailTest:
                 rises = rises or loss > lowest + rounding
                 lowest = min(lowest, loss)
 
-        # (1), too: it must not reach its infimum.
+        # (1), too: it must not reach its infimum. A hinge does: it is 0 right after a high value.
         before = log_loss(0.0)
         high = before + math.log(self.reached)
         for q in margins[1:]:
@@ -268,9 +270,9 @@ class TailTest:
             before = there
 
         if rises:
-            return Tail(0.0, True, False, logarithm, fall)
+            return Tail(margin=0.0, rises=True, exponential=False, logarithm=logarithm, fall=fall)
 
-        # The last margin at which it has digits.
+        # The last margin at which the loss has digits, where its fall is not nan.
         last = 0.0
         for step in range(self.steps * self.most_power, self.steps * self.least_power, -1):
             q = 2.0 ** (step / self.steps)
@@ -280,11 +282,16 @@ class TailTest:
 
         # (2): growth of f'(q) q over the last fourfold margin with digits.
         exponential = last > 0.0 and fall(last) >= self.tail_growth * fall(last / 4.0) > 0.0
-        return Tail(last, False, exponential, logarithm, fall)
+        return Tail(
+            margin=last, rises=False, exponential=exponential, logarithm=logarithm, fall=fall
+        )
 
 
 def _rays_by_target(loss: Loss, classes: int | None) -> Iterator[tuple[Targets, list[Ray]]]:
-    """Yield rays of outputs of smallest margin q, of each label, for each kind of targets."""
+    """Yield each kind of targets, and the rays of outputs on which a loss is followed with it.
+
+    Point q of a ray has smallest margin q; each label has rays of its own.
+    """
     if classes is None:
         # One output, whose other label is 0 or -1.
         for shape in ((1,), (1, 1)):
@@ -303,7 +310,8 @@ def _rays_by_target(loss: Loss, classes: int | None) -> Iterator[tuple[Targets, 
                 target = nn.functional.one_hot(target, classes).double()
             own = torch.zeros(1, classes, dtype=torch.float64)
             own[0, label] = 1.0
-            # All rivals are at 0, around it, and one of them alone.
+            # With margin q to all rivals: s = (q, 0, ..., 0), and the same less its mean. With
+            # margin q to one rival alone: s = (q, 0, -q, ..., -q).
             nearest = 2.0 * own - 1.0
             nearest[0, (label + 1) % classes] = 0.0
             for outputs in (own, own - 1.0 / classes, nearest):

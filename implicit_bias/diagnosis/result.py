@@ -154,7 +154,7 @@ class Diagnosis:
         proportions, so this is what the network remembers of each sample. Samples of fraction 0
         could be left out.
         """
-        # v = J' lambda is a multiple of theta at a KKT point in l2.
+        # The sum over the rivals of a sample, if there are several.
         weights = self.multipliers.reshape(len(self.multipliers), -1).sum(axis=1)
         return np.asarray(weights / (weights.sum() or 1.0))
 
@@ -198,6 +198,8 @@ class Diagnosis:
         standing = self._standing()
         arrived = standing.code is Code.KKT_POINT
         predictor = self._of_predictor()
+        # What the numbers are about, and what keeps the training from the limit, comes before
+        # details and caveats.
         important = list[Finding]()
         others = list[Finding]()
         for check in self.checks:
@@ -221,9 +223,9 @@ class Diagnosis:
         """Say how near the module is to a KKT point, of which norm."""
         # With gradients across kinks a KKT point may be nearer than with those at the weights.
         gap = min(self.gap, self.gap_across_kinks)
-        bounds = {"norm": self.norm, "gap": GapBounds(self.gap_lower, self.gap)}
+        details = {"norm": self.norm, "gap": GapBounds(self.gap_lower, self.gap)}
         if self.gap <= Thresholds.at:
-            return Finding(Code.KKT_POINT, self.gap, details=bounds)
+            return Finding(Code.KKT_POINT, self.gap, details=details)
         others = [norm for norm in self.gaps if norm != self.norm]
         # Gaps of two norms compare only where one is near 0 and clearly below the other.
         other = min(others, key=self.gaps.__getitem__, default=None)
@@ -232,13 +234,15 @@ class Diagnosis:
             clearly_nearer = min(Thresholds.near, Thresholds.clearly_below * lower)
             if self.gaps[other] <= clearly_nearer:
                 names = {"other": other, "descent": WORDS["descents"].get(other, other)}
-                details = {**bounds, **names}
-                return Finding(Code.OTHER_NORM_IS_NEARER, self.gaps[other], details=details)
+                return Finding(
+                    Code.OTHER_NORM_IS_NEARER, self.gaps[other], details={**details, **names}
+                )
         if gap <= Thresholds.near:
-            return Finding(Code.NEAR, gap, details=bounds)
+            return Finding(Code.NEAR, gap, details=details)
+        # The upper bound is not near 0, but the gap itself may be.
         if min(gap, self.gap_lower) <= Thresholds.near:
-            return Finding(Code.PERHAPS_NEAR, gap, details=bounds)
-        return Finding(Code.FAR, gap, details=bounds)
+            return Finding(Code.PERHAPS_NEAR, gap, details=details)
+        return Finding(Code.FAR, gap, details=details)
 
     def _of_predictor(self) -> list[Finding]:
         """Say how far the predictor is above the certified optimum of its own norm, if known."""
@@ -294,8 +298,11 @@ class Diagnosis:
             lines = [others[0].found, standing.found]
         elif others and others[0].code.kind is not Kind.RATE:
             lines.append(others[0].found)
-        cures = [self.advice, *(finding.cure for finding in others[:2])]
-        lines += list(filter(None, cures))[:1]
+        # One line of what to do: the first of these that says anything.
+        for cure in (self.advice, *(finding.cure for finding in others[:2])):
+            if cure:
+                lines.append(cure)
+                break
         return "\n".join(line.splitlines()[0] for line in lines)
 
     def __str__(self) -> str:

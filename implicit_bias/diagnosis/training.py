@@ -36,7 +36,7 @@ from implicit_bias.training.losses import MarginLoss
 
 @dataclass(frozen=True)
 class Limit:
-    """The norm whose max-margin problem a training is measured in.
+    """The norm in which a module is measured, and what its optimizer says against that.
 
     Attributes
     ----------
@@ -75,12 +75,13 @@ def limit_of(module: nn.Module, norm: ParameterNorm | None, optimizer: object) -
         return Limit(norm or PARAMETER_NORMS["l2"], "", ())
     try:
         own = optimizers.geometry_of(optimizer, module)
-    except optimizers.OptimizerError as error:  # a norm that is asked for does without
+    except optimizers.OptimizerError as error:
+        # A module can be measured in a norm that is asked for, wherever its training goes.
         if norm is None:
             raise
         unknown = Finding(Code.UNKNOWN_LIMIT, details={"norm": norm.name, "error": error})
         return Limit(norm, "", (unknown,))
-    # The optimizer's own norm, or another one, of which the training is no steepest descent.
+    # In any other norm than its own the training is no steepest descent.
     if norm is None or norm == own.norm:
         return Limit(own.norm, own.words, ())
     names = {"optimizer": own.words, "own": own.norm.name, "norm": norm.name}
@@ -88,11 +89,11 @@ def limit_of(module: nn.Module, norm: ParameterNorm | None, optimizer: object) -
 
 
 def weight_decay(optimizer: object, box: BoxLimit | None = None) -> Iterator[Finding]:
-    """Find weight decay, what a training with it minimises, and how far that has got.
+    """Yield one finding about weight decay, if there is any: what a training with it minimises.
 
-    Decay apart from the gradients (AdamW, Muon) keeps the weights in a ball of the steps' norm:
-    Xie and Li (2024), Chen, Li and Liu (2025). SGD's is a penalty. Which problem describes the
-    weights, that one or the margin problem, is a matter of how far decay has acted.
+    Decoupled decay (AdamW, Muon) keeps the weights in a ball of the steps' norm: Xie and Li (2024),
+    Chen, Li and Liu (2025). SGD's is a penalty. Whether this problem or the margin problem
+    describes the weights depends on how far decay has acted.
     """
     for group in optimizers.groups_of(optimizer):
         decay = float(group.get("weight_decay", 0.0))
@@ -123,7 +124,7 @@ class TrainingTest:
     Attributes
     ----------
     short : float
-        Adam is no sign descent where gradients are a smaller fraction of those that it remembers.
+        Adam is no sign descent if all gradients are below this fraction of those it remembers.
     """
 
     short: float = 0.1
@@ -162,7 +163,8 @@ class TrainingTest:
                 name = loss.name
             found.append(Finding(judged.refusal, details={"loss": name}))
         elif known and not judged.logarithm:
-            # Of the logarithm of a loss the gradient neither vanishes nor is it rounding errors.
+            # The logarithm of a loss has a gradient that does not vanish with the loss, so that it
+            # needs no such checks.
             found += _lost_gradient(subject.itself, loss)
             found += self._small_gradients(subject.itself, optimizer)
         if not any(finding.code.blocks for finding in found):
@@ -173,11 +175,11 @@ class TrainingTest:
         return found
 
     def _small_gradients(self, subject: Subject, optimizer: object) -> Iterator[Finding]:
-        """Find an optimizer that divides gradients by their size, and does not see it.
+        """Find an optimizer that divides its gradients by something far above their size.
 
-        Its epsilon is above all of them, or they are small beside those that it remembers. Sizes
-        are root mean squares of the entries where steps are divided by those of each entry, and
-        Euclidean norms where they are divided by that of the matrix (Muon).
+        Its eps is above all of them, or they are small beside those that it remembers. Their size
+        is the root mean square of the entries if each entry has a divisor of its own (Adam), and
+        the Euclidean norm if a matrix has one for all entries (Muon).
         """
         norms = dict[Tensor, float]()
         fractions = list[float]()
@@ -225,8 +227,8 @@ def _lost_gradient(subject: Subject, loss: object) -> Iterator[Finding]:
 def _gradient_norms(subject: Subject) -> dict[Tensor, float]:
     """Euclidean norm of the mean loss's gradient in each parameter.
 
-    The loss's weights are known up to a factor: the largest of exp(-q_nk) / (1 + sum_k exp(-q_nk))
-    over the number of samples.
+    `loss_weights` scales the weights to largest 1. The factor that it leaves out is the largest of
+    exp(-q_nk) / (1 + sum_k exp(-q_nk)), over the number of samples.
     """
     gradients = subject.gradients
     # In logarithms, as exp(-q) of large margins is 0 in float64.
@@ -242,10 +244,10 @@ def _gradient_norms(subject: Subject) -> dict[Tensor, float]:
 def _fraction_of_memory(
     group: dict[str, Any], optimizer: object, p: Tensor, norm: float
 ) -> Iterator[float]:
-    """Yield a gradient over that by which Adam's kind divides, if its state is known.
+    """Yield the size of a gradient over that by which Adam divides, if Adam's state is known.
 
-    It is the average gradient, or if it is larger that of the mean loss: the former is small of
-    gradients that change sign, the latter where losses are summed, and one over a few samples.
+    The gradient is the average that Adam has, or that of the mean loss if that is larger. The first
+    is too small if gradients change sign, the second if the loss was a sum over the samples.
     """
     state = getattr(optimizer, "state", {}).get(p, {})
     if {"exp_avg", "exp_avg_sq", "step"} <= state.keys():

@@ -1,22 +1,26 @@
 """A torch module with samples, measured: its margins, their gradients, and the best multipliers.
 
-===================  =======================================================================
-file                 what
-===================  =======================================================================
-evaluate.py          a module and its samples, checked; evaluated and left as it was
-lent_threads.py      one thread where the passes of a module are short
-margins.py           margins q and their gradients J, as an operator that never holds J
-layer_products.py    gradients in the weights of a layer, as sums of outer products
-homogeneity.py       the degree, or the part of a module that breaks it
-forward_watch.py     the functions of torch that a forward pass calls, and where
-leading.py           the part that leads where parameters are large
-tangent_program.py   the tangent program, and the bounds that multipliers prove
-multipliers.py       the best multipliers in a norm, by `solve` on working sets
-level_method.py      the same for norms that no solver takes
-kinks.py             the KKT gap with the gradients on all sides of kinks
-optimizers.py        the norm of optimizers, from their parameter groups
-single_samples.py    the norm of Adam with one sample at a time
-subject.py           the one check, the degree, and the one way to measure
-stationarity.py      how far a network is from a KKT point in l2; certificates of networks
-===================  =======================================================================
+=====================  =======================================================================
+file                   what
+=====================  =======================================================================
+evaluate.py            a module and its samples, checked; evaluated and left as it was
+lent_threads.py        one thread where the passes of a module are short
+margins.py             margins q and their gradients J, as an operator that never holds J
+layer_products.py      gradients in the weights of a layer, as sums of outer products
+partial_degrees.py     the degree in some of the parameters alone
+forward_watch.py       the functions of torch that a forward pass calls, and where
+homogeneity_causes.py  the part of a module that breaks homogeneity, and a cure
+homogeneity.py         the degree of a module, or an error that names what breaks it
+leading.py             the part that leads where parameters are large
+tangent_program.py     the tangent program, and the bounds that multipliers prove
+multipliers.py         the best multipliers in a norm, by `solve` on working sets
+level_method.py        the same for norms that no solver takes
+kinks.py               the KKT gap with the gradients on all sides of kinks
+steps.py               how an optimizer moves each tensor, and its weight decay
+optimizers.py          the norm of optimizers, from their parameter groups
+single_samples.py      the norm of Adam with one sample at a time
+subject.py             the one check, the degree, and the one way to measure
+fold.py                batch normalisation, folded into the layer before it
+stationarity.py        how far a network is from a KKT point in l2; certificates of networks
+=====================  =======================================================================
 """

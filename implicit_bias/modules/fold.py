@@ -184,9 +184,10 @@ def full_batch(
     -----
     Each pass is a pass through all samples as well, and so is the gradient of each margin, so this
     is meant for modules and data of which a pass takes milliseconds. A channel that is constant on
-    the data is normalised to beta.
+    the data is normalised to beta. A bias in front of a normalisation changes nothing, but counts
+    in the norm of the parameters: leave it out (bias=False).
 
-    Arora, Li and Lyu (2019), lemma 2.4, for the scale-invariance.
+    Arora, Li and Lyu (2019), section 2, for the scale-invariance.
 
     Examples
     --------

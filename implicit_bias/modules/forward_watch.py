@@ -1,7 +1,8 @@
 """What a forward pass does in which part of a module: the functions it calls, and what scales.
 
-A refusal names functions and parts by this. Nothing is decided by it alone but where a module calls
-what is known not to scale (`homogeneity`).
+The message of a refusal names the functions and parts that are found here. Whether a module is
+refused is decided by its outputs and gradients (`homogeneity`). Only normalisation in a limit is
+refused for a call alone (`leading`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from implicit_bias.modules.evaluate import evaluate, values_of
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.partial_degrees import HOMOGENEITY_TOLERANCE
 
-# Samples on which the forward pass is watched.
+# The forward pass is watched on so many samples.
 WATCHED = 4
 
 
@@ -59,14 +60,14 @@ def functions_used(gradients: Margins, functions: Collection[str]) -> dict[str, 
 
 
 class FunctionWatch(TorchFunctionMode):
-    """Writes down which functions a forward pass calls, and in which part of the module.
+    """Notes which functions a forward pass calls, and in which part of the module.
 
     Attributes
     ----------
     seen : dict from name to list of str
         Functions that were called, and the parts in which they were.
     places : list of str
-        The part where the pass is now, and those that it is a part of.
+        A stack: the part where the pass is now is the last one, after those that contain it.
     """
 
     def __init__(self, functions: Collection[str]) -> None:
@@ -88,10 +89,14 @@ class FunctionWatch(TorchFunctionMode):
 
 
 def _has_trained(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether what a function does not scale in depends on trained parameters."""
-    # Its input, or query and key; affine weights after a normalisation scale.
+    """Whether trained parameters enter a function where it does not scale.
+
+    A normalisation does scale in its affine weights, and attention in its values: these may be
+    trained.
+    """
+    # The input, or query and key.
     given = args[:2] or tuple(kwargs.values())[:2]
-    if name == "multi_head_attention_forward":  # its values and its last layer may be trained
+    if name == "multi_head_attention_forward":  # and the weights that make query and key
         projections = ("q_proj_weight", "k_proj_weight")
         given = (*given, *args[5:9], *(kwargs.get(key) for key in projections))
     return any(isinstance(value, Tensor) and value.requires_grad for value in given)
@@ -103,8 +108,8 @@ def _has_trained(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
 def unscaled_part(gradients: Margins) -> str | None:
     """Name the first part whose inputs scale with the parameters, while its outputs do not.
 
-    Of parts within each other it is the innermost one: a block that adds terms of two degrees, say,
-    and not the network of blocks. None where that is the module itself.
+    A part ends before the one that contains it, so it is the innermost one: a block that adds terms
+    of two degrees, for example, and not the network of blocks. None if it is the module itself.
     """
     once = _calls_of_parts(gradients, 1.0)
     twice = _calls_of_parts(gradients, 2.0)
@@ -133,7 +138,8 @@ def _calls_of_parts(gradients: Margins, scale: float) -> list[_Call]:
         result = outputs[0] if isinstance(outputs, tuple) else outputs
         if not isinstance(result, Tensor):
             return
-        # Copies, as the pass may write into what it is done with. Indices and masks do not scale.
+        # Copies, as the pass may write into a tensor that it needs no longer. Indices and masks do
+        # not scale.
         inputs = list[Tensor]()
         for value in given:
             if isinstance(value, Tensor) and value.is_floating_point():

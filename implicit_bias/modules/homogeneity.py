@@ -106,15 +106,15 @@ def degree_of(gradients: Margins, degree: float | None = None) -> float:
 def scales_far_beyond(
     gradients: Margins, degree: float, tolerance: float = HOMOGENEITY_TOLERANCE
 ) -> bool:
-    """Whether margins of this degree near the parameters have it where these are far larger, too.
+    """Whether margins that scale with a degree at the parameters do so at far larger ones, too.
 
-    Those of outputs or activations that are cut off, far above what they are, do not.
+    They do not if outputs or activations are clipped, at values far above those that they have now.
     """
     # Parameters gain 40 bits, unless outputs would gain more than float64 has.
     bits = min(40, int(1000 / degree))
     here = gradients.margins(gradients.theta)
     far = gradients.at_scale(2.0**bits, degree).margins(gradients.theta)
-    # The degree was measured over one bit, so that its error counts that often.
+    # The degree was measured between neighbouring powers of 2: its error grows with the bits.
     near = np.abs(far - here).max() <= (bits + 1) * tolerance * np.abs(here).max()
     return bool(near or not np.isfinite(far).all())
 
@@ -142,8 +142,7 @@ def measured_degree(
     # --- the margins (1)
     margins = gradients.margins(theta)
     scaled = [gradients.margins(scale * theta) for scale in scales]
-    # Squares of the margins may under- or overflow, their shares of the largest do not. No degree
-    # fits where outputs vanish or overflow.
+    # Squares of the margins may under- or overflow, squares of their shares of the largest do not.
     largest = np.abs(margins).max()
     size = np.linalg.norm(margins / largest)
     degrees = list[float]()
@@ -155,13 +154,14 @@ def measured_degree(
     for scale, found in zip(scales, scaled, strict=True):
         deviations.append(deviation_of(found, scale**L * margins))
 
-    # --- their gradients (2), which take longer, and are not asked for in vain
+    # --- their gradients (2), which take longer: only if the margins pass
     gradient = np.empty(0)
     if np.max(deviations) <= tolerance:
         gradient = gradients.combine(theta, weights).cpu().numpy()
         parts = gradients.parameters(torch.from_numpy(gradient))
         broken = [name for name, part in parts.items() if not part.isfinite().all()]
-        if broken and gradients.scaled[0] == 1.0:  # else it may be for want of a limit
+        # At another scale than 1 that is no error of the module: it may have no limit there.
+        if broken and gradients.scaled[0] == 1.0:
             raise OtherGradientsError(
                 f"gradients in {listed(broken)} are NaN or infinite, though the outputs are "
                 "finite: is there a root or a norm at 0, or a torch.where whose other branch is "
@@ -172,7 +172,7 @@ def measured_degree(
             found = gradients.combine(scale * theta, weights).cpu().numpy()
             deviations.append(deviation_of(found, scale ** (L - 1.0) * gradient))
 
-    deviation = float(np.max(deviations))  # which is nan where one is, unlike that of `max`
+    deviation = float(np.max(deviations))  # unlike `max` it is nan if any of them is
     if deviation <= tolerance and not L > HOMOGENEITY_TOLERANCE:
         raise HomogeneityError(
             f"the module scales with degree {L:.4g} in its parameters, so larger ones have no "
@@ -189,7 +189,7 @@ def measured_degree(
     # --- Euler's identity (3)
     terms = theta.cpu().numpy() * gradient
     missed: float = abs(float(terms.sum()) - L * float(weights @ margins))
-    # Most of the terms may cancel, and each is rounded.
+    # The terms may cancel in the sum, which is then no measure of their rounding errors.
     rounded = 1e-6 * float(np.abs(terms).sum())
     allowed: float = max(L * float(weights @ np.abs(margins)), rounded)
     if not missed <= HOMOGENEITY_TOLERANCE * allowed:

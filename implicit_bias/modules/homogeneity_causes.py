@@ -21,7 +21,7 @@ from implicit_bias.modules.partial_degrees import degree_in, directions
 _KINDS = table_of("modules/homogeneity.toml")
 # Functions that break homogeneity, with what they are, and what to do.
 TRAPS = dict[str, tuple[str, str]]()
-# Those that tend to degree 0, where some jump, and of these the normalisations.
+# Those of them that tend to functions of degree 0 (a sigmoid to a step), and the normalisations.
 OF_DEGREE_0 = set[str]()
 for _kind in _KINDS.values():
     OF_DEGREE_0.update(_kind["of_degree_0"])
@@ -55,16 +55,19 @@ def cause_of(gradients: Margins, far: float = 2.0**40) -> Cause:
     far : float
         Scale of the parameters at which the module is nearly its leading part, if it has one.
     """
-    # What is 0 now, a bias before training say, shows nothing of the term that it adds.
+    # A parameter that is 0 now (a bias before training) hides the term that it adds: it is drawn.
     theta = gradients.theta
     drawn = theta.square().mean().sqrt() * drawn_like(theta)
     gradients = gradients.restricted(gradients.shapes, torch.where(theta == 0, drawn, theta))
 
     # --- a function that is known not to scale
     called = functions_used(gradients, TRAPS)
-    for name, places in called.items():
-        what, cure = TRAPS[name]
-        return Cause(f"{what}: {name} in {listed(places)}: {cure}", OF_DEGREE_0.isdisjoint(called))
+    if called:
+        first = next(iter(called))
+        what, cure = TRAPS[first]
+        # A module with functions that tend to degree 0 has no leading part that helps.
+        leads = OF_DEGREE_0.isdisjoint(called)
+        return Cause(f"{what}: {first} in {listed(called[first])}: {cure}", leads)
 
     # --- vectors that are biases, or factors of some terms
     added = _added_vectors(gradients)
@@ -92,7 +95,7 @@ def cause_of(gradients: Margins, far: float = 2.0**40) -> Cause:
 
 
 def _added_vectors(gradients: Margins) -> list[str]:
-    """Return the vectors and scalars that have to be 0 for the module to be homogeneous."""
+    """Return the vectors and scalars without which the module is homogeneous; none if it is not."""
     vectors = [name for name, shape in gradients.shapes.items() if len(shape) <= 1]
 
     def is_homogeneous_without(names: list[str]) -> bool:
@@ -102,7 +105,7 @@ def _added_vectors(gradients: Margins) -> list[str]:
         return []
     needed = list[str]()
     for name in vectors:
-        # It is to blame if the module is not homogeneous with all vectors but this one at 0.
+        # A vector breaks homogeneity if the module is not homogeneous with all others at 0.
         others = [other for other in vectors if other != name]
         if not is_homogeneous_without(others):
             needed.append(name)

@@ -6,7 +6,7 @@ sample: the convex hull of the gradients on all sides. On the way the weights ar
 torch differentiates the side that they are on, which may be another one after each step, and the
 gap of these gradients alone need not fall at all, however near the weights are.
 
-So gradients within a radius are let in, as in Goldstein's subdifferential,
+So gradients at points within a radius count, too, as in Goldstein's subdifferential,
 
     v = sum_n lambda_n g_n,     g_n in conv{ r_kn grad q_n(theta_k) : k = 0, ..., m },
 
@@ -42,16 +42,20 @@ from implicit_bias.modules.margins import Margins, joined
 
 
 class Pieces(Margins):
-    """Gradients of the same margins at several points, as rows of one J: point by point.
+    """Gradients of the same margins at several points, as rows of one J, point by point.
+
+    A search for multipliers takes it for the margins of one point. It inherits from `Margins` what
+    makes J J' of rows, and gives it other rows (`_gradients`, `_layer_products`); ``theta`` of each
+    method is ignored, as a row has the point of its own.
 
     Parameters
     ----------
     gradients : Margins
         The margins, n of them.
     points : sequence of Tensor of shape (P,)
-        Where the gradients are taken, whatever theta the methods are given.
+        Where the gradients are taken.
     factors : ndarray of shape (m, n)
-        What each row is multiplied with.
+        r of the head, with which each row is multiplied.
     """
 
     def __init__(self, gradients: Margins, points: list[Tensor], factors: Array) -> None:
@@ -59,7 +63,7 @@ class Pieces(Margins):
         self.gradients = gradients
         self.points = points
         self.factors = factors
-        # Rows whose layer products are held: those of a working set are asked for again and again.
+        # Rows whose layer products are kept: a working set asks for the same ones in each round.
         self.held = torch.zeros(0, dtype=torch.int64, device=gradients.theta.device)
         self.products = dict[str, LayerProducts]()
 
@@ -78,7 +82,7 @@ class Pieces(Margins):
         return (self.factors * found).reshape(-1)
 
     def _gradients(self, theta: Tensor, places: Tensor, scales: Mapping[str, float]) -> Tensor:
-        """Rows (m, P') of J in the parameters that have scales, times these."""
+        """Rows (m, P') of J in the parameters named in ``scales``, times these."""
         size = sum(self.shapes[name].numel() for name in scales)
         found = torch.empty(len(places), size, dtype=theta.dtype, device=theta.device)
         for point, here, pairs in self._by_points(places):
@@ -86,7 +90,7 @@ class Pieces(Margins):
         return found * self._factors(places)[:, None]
 
     def _layer_products(self, theta: Tensor, places: Tensor) -> dict[str, LayerProducts]:
-        """Rows of J that are sums of outer products, by parameter; all are held."""
+        """Rows of J as sums of outer products, by parameter; those that are new are kept."""
         new = torch.unique(places[~torch.isin(places, self.held)])
         parts = [self.products] if len(self.held) else []
         for point, _, pairs in self._by_points(new):
@@ -94,19 +98,20 @@ class Pieces(Margins):
         if len(new):
             self.held = torch.cat([self.held, new])
             self.products = joined(parts, torch.arange(len(self.held)))
+        # Where each of the rows asked for is among those kept.
         rows = torch.nonzero(places[:, None] == self.held)[:, 1]
         factors = self._factors(places)
         return {name: held.of(rows).times(factors) for name, held in self.products.items()}
 
     def _by_points(self, places: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Points, which of the rows are theirs, and the pairs of these."""
+        """Yield each point, the places of its rows among those asked for, and their pairs."""
         n_pairs = self.factors.shape[1]
         for k in torch.unique(places // n_pairs).tolist():
             here = torch.nonzero(places // n_pairs == k)[:, 0]
             yield self.points[k], here, places[here] % n_pairs
 
     def _factors(self, places: Tensor) -> Tensor:
-        """Return what rows are multiplied with, (m,)."""
+        """Return the factors r of some rows, (m,)."""
         return torch.as_tensor(self.factors).to(self.theta).reshape(-1)[places]
 
 
@@ -121,20 +126,22 @@ class KinkSearch:
     draws : int
         Points that are drawn.
     smooth : float
-        A combination of gradients that bends by less than this times the radius meets no kinks.
+        There are kinks if a combination of gradients bends by more than this times the radius on
+        the way to a point (`_bend`).
     slack : float
-        A sample takes part if a constraint of it has less than this times L in the best direction.
+        A sample takes part if J w of one of its pairs is below this times L for the best w.
     smallest_weight : float
-        Share of the largest weight from which on a sample has a multiplier.
+        A sample takes part, too, if a multiplier of it is above this share of the largest one.
     known : float
-        To what the gap is to be known, or to a tenth of itself: the points are drawn.
+        The bounds on the gap may differ by this, or by a tenth of the gap if that is less: the
+        points are random, so that more digits would say nothing.
     seconds : float
-        Time for the search.
+        Limit on the time of the search.
     share_of_drawing : float
-        Share of the time before a deadline for drawing points: each step of the search evaluates
-        all that were drawn.
+        Share of the time before a deadline in which points are drawn. It is small, as each step of
+        the search evaluates gradients at all points.
     most_parameters : int
-        Parameters up to which rows of the working set are held.
+        There is no search for modules of more parameters: it would keep too large rows.
     """
 
     radius: float = 1e-3
@@ -148,7 +155,7 @@ class KinkSearch:
     most_parameters: int = 2**17
 
     def gap(self, best: multipliers.Multipliers, deadline: Deadline) -> float:
-        """Find it; see `gap_across_kinks`."""
+        """Find the gap across kinks; see `gap_across_kinks`."""
         parameters = len(best.combination)
         if best.gap <= self.radius or parameters > self.most_parameters or deadline.passed:
             return best.gap
@@ -162,7 +169,7 @@ class KinkSearch:
             bends = bends or _bend(near, point, factor) > self.smooth * self.radius
             points.append(point)
             factors.append(factor)
-        # Where gradients are smooth, those nearby say nothing that those at theta do not.
+        # Where the gradients are smooth, those nearby are nearly those at theta.
         if not bends:
             return best.gap
 
@@ -179,9 +186,10 @@ class KinkSearch:
         return min(best.gap, found.gap)
 
     def _near(self, best: multipliers.Multipliers) -> multipliers.Multipliers:
-        """Keep the samples with multipliers, and those nearly active in the best direction.
+        """Restrict the multipliers to the samples that may have some across kinks.
 
-        Gradients nearby may break the constraints of these.
+        They are those that have some at theta, and those whose constraints are nearly active in the
+        best direction, as a gradient nearby may break them.
         """
         tangent = best.program
         rivals = tangent.gradients.rivals
@@ -199,7 +207,7 @@ class KinkSearch:
     def _drawn(
         self, tangent: multipliers.TangentProgram, deadline: Deadline
     ) -> Iterator[tuple[Tensor, Array]]:
-        """Draw points until the deadline, with the factors r (n,) of the margins' gradients."""
+        """Draw points until the deadline, and yield them with their factors r (n,)."""
         generator = torch.Generator().manual_seed(0)
         at_theta = tangent.degree * tangent.margins
         took = 0.0
@@ -211,9 +219,10 @@ class KinkSearch:
             signs = signs.to(tangent.theta)
             point = tangent.theta * (1.0 + self.radius * (2.0 * signs - 1.0))
             slopes = tangent.gradients.slopes(point, tangent.theta)
-            if (slopes > 0).all():  # else a gradient leads away from theta
+            # r is positive only if <grad q_n(theta_k), theta> is, for all pairs n.
+            if (slopes > 0).all():
                 yield point, at_theta / slopes
-            took = time.perf_counter() - began  # with what is done with it in between
+            took = time.perf_counter() - began  # including the caller's work on the point
 
 
 def gap_across_kinks(
@@ -241,12 +250,13 @@ def gap_across_kinks(
 
 
 def _bend(best: multipliers.Multipliers, point: Tensor, factor: Array) -> float:
-    """How far the combination halfway to a point is from the mean of both ends, over its length.
+    """How far J' lambda halfway to a point is from the mean of both ends, over its norm at theta.
 
-    Where gradients are smooth it is of the square of the distance, even if they change a lot beside
-    a combination in which they nearly cancel. Where they jump it is half of the jump, wherever on
-    the way.
+    Where gradients are smooth that is of second order in the distance, even if they nearly cancel
+    in J' lambda, so that it changes a lot. Where they jump it is half of the jump, wherever on the
+    way that is.
     """
+    # The factors r are 1 at theta, so halfway they are nearly (1 + r) / 2.
     tangent = best.program
     middle = (tangent.theta + point) / 2.0
     halfway = tangent.gradients.combine(middle, (1.0 + factor) / 2.0 * best.weights)

@@ -35,6 +35,9 @@ from implicit_bias.problem.masked_gram import masked_gram
 
 # Entries of a block of gradients, 512 MiB, of which a few exist at a time.
 GRADIENT_ENTRIES = 2**26
+# The functions by which a module takes W', and multiplies with it.
+TRANSPOSED: tuple[Any, ...] = (torch.Tensor.T.__get__, torch.Tensor.t, torch.t)  # type: ignore[attr-defined]
+PRODUCTS: tuple[Any, ...] = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.mm)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +60,9 @@ class LayerProducts:
 
     @classmethod
     def joined(cls, parts: Sequence[LayerProducts], order: Tensor) -> LayerProducts:
-        """Put pairs after one another, and then in an order (m,)."""
+        """Concatenate the pairs of several parts, and reorder them by ``order`` (m,)."""
         samples = list[Tensor]()
-        start = 0  # of the samples of a part, among those of all
+        start = 0  # where the samples of a part begin among those of all parts
         for part in parts:
             samples.append(part.samples + start)
             start += len(part.given)
@@ -70,7 +73,7 @@ class LayerProducts:
         )
 
     def times(self, factor: float | Tensor) -> LayerProducts:
-        """Multiply the gradients with a number, or each with one of (m,)."""
+        """Multiply all gradients with one number, or each with its own of (m,)."""
         if isinstance(factor, Tensor):
             factor = factor[:, None, None]
         return replace(self, slopes=factor * self.slopes)
@@ -90,10 +93,11 @@ class LayerProducts:
         k = len(others.slopes)
         columns = self.given.shape[2]
         if positions == 1:
+            # The double sum of the head has one term.
             theirs = (others.slopes[:, 0], others.given[others.samples, 0])
             return masked_gram(self.slopes[:, 0], self.given[self.samples, 0], theirs)
-        # Over all pairs of positions there are more products than entries of the gradients, unless
-        # the layer is wider than the square of the number of positions.
+        # For two pairs the double sum of the head takes T^2 (r + c) products, the inner product of
+        # their gradients r c. These are fewer, unless the layer is wider than about T^2.
         size = max(1, GRADIENT_ENTRIES // (rows * columns))
         gram = self.slopes.new_empty(m, k)
         for i, block in enumerate(self._blocks(size)):
@@ -110,9 +114,10 @@ class LayerProducts:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One multiplication of a parameter: what it was applied to, and what came out.
+    """One multiplication with a parameter: what was multiplied, and the result.
 
-    ``patches`` makes (S, T, c) of rows of ``given``, ``table`` (S, T, r) of rows of ``result``.
+    ``patches`` turns samples of ``given`` into a of shape (S, T, c); ``table`` turns samples of
+    ``result``, or of a gradient in it, into shape (S, T, r).
     """
 
     given: Tensor
@@ -121,21 +126,26 @@ class Call:
     table: Callable[[Tensor], Tensor]
 
     def gradient(self, slopes: Tensor) -> Tensor:
-        """Sum of delta_t a_t' over all samples and positions, (r c,), given all slopes."""
+        """Sum delta_t a_t' over all samples and positions, (r c,); delta as in ``result``."""
         total = slopes.new_zeros(())
-        some = zip(torch.split(self.given.detach(), 256), torch.split(slopes, 256), strict=True)
-        for given, slope in some:
+        # Patches of images are many times as large as the images: 256 samples at a time.
+        blocks = zip(torch.split(self.given.detach(), 256), torch.split(slopes, 256), strict=True)
+        for given, slope in blocks:
             table = self.table(slope).flatten(0, 1)
             total = total + table.T @ self.patches(given).flatten(0, 1)
         return total.reshape(-1)
 
 
 class WatchedProducts(TorchFunctionMode):
-    """Watches where parameters W are multiplied with, as a W' or in a convolution."""
+    """Watches a forward pass for products a W' and convolutions with a parameter W.
+
+    Of each parameter the last one is kept. Where there are several, or other uses, it does not give
+    the whole gradient: the caller compares (`Margins._products_of_block`).
+    """
 
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
         super().__init__()
-        # Tensors are kept beside their names, so that no id is given to another one.
+        # Tensors are known by their id, and kept, as Python gives the id of a dead one to another.
         self.matrices = {id(tensor): (name, tensor) for name, tensor in parameters.items()}
         self.transposed = dict[int, tuple[str, Tensor]]()
         self.calls = dict[str, Call]()
@@ -151,6 +161,7 @@ class WatchedProducts(TorchFunctionMode):
             self._record(self.transposed.get(id(args[1])), _product(args[0], result))
         elif func is linear and len(args) >= 2:
             self._record(self.matrices.get(id(args[1])), _product(args[0], result))
+            # A bias is a matrix of one column, multiplied with 1.
             bias = args[2] if len(args) == 3 else kwargs.get("bias")
             ones = torch.ones_like(args[0][..., :1])
             self._record(self.matrices.get(id(bias)), _product(ones, result))
@@ -173,6 +184,7 @@ class WatchedProducts(TorchFunctionMode):
         dilation: int | tuple[int, ...] = 1,
         groups: int = 1,
     ) -> None:
+        # Other convolutions are not written down: their gradients are computed by `vmap`.
         if groups != 1 or isinstance(padding, str) or input.ndim != weight.ndim:
             return
 
@@ -188,7 +200,7 @@ class WatchedProducts(TorchFunctionMode):
         self._record(self.matrices.get(id(bias)), Call(ones, result, table, table))
 
     def of_samples(self, n_samples: int) -> dict[str, Call]:
-        """Return the multiplications whose first axis may be that of the samples."""
+        """Return the multiplications whose first axis has the length of the samples."""
         found = dict[str, Call]()
         for name, call in self.calls.items():
             samples_first = len(call.given) == len(call.result) == n_samples
@@ -204,8 +216,3 @@ def _product(given: Tensor, result: Tensor) -> Call:
         return values.reshape(len(values), -1, values.shape[-1])
 
     return Call(given, result, table, table)
-
-
-# The functions by which a module takes W', and multiplies with it.
-TRANSPOSED: tuple[Any, ...] = (torch.Tensor.T.__get__, torch.Tensor.t, torch.t)  # type: ignore[attr-defined]
-PRODUCTS: tuple[Any, ...] = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.mm)

@@ -42,11 +42,11 @@ class LimitSearch:
     Parameters
     ----------
     scales : tuple of float
-        What the parameters are scaled by: 1 is enough for a homogeneous module.
+        The scales c that are tried, in this order: 1 will do for a homogeneous module.
     agreement : float
         Share by which the values and gradients at two scales may differ.
     digits : int
-        Digits of a measured degree that count.
+        Decimals to which the degree is rounded.
     """
 
     scales: tuple[float, ...] = (1.0, *(2.0**power for power in range(40, 101, 10)))
@@ -56,6 +56,7 @@ class LimitSearch:
     def limit(self, gradients: Margins) -> tuple[float, float] | None:
         """Return the first scale c at which a module is homogeneous, and its degree."""
         for c in self.scales:
+            # At scale c the degree is measured from values and gradients at c / 2, c and 2 c.
             try:
                 L = homogeneity.measured_degree(gradients.at_scale(c, 0.0), None, self.agreement)
             except homogeneity.OtherGradientsError:
@@ -75,7 +76,7 @@ def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margi
     gradients : Margins
         Of the module itself.
     degree : float, optional
-        L, where it is known: then nothing is checked but that the limit exists.
+        L, if it is known. Then nothing is checked but that the limit exists.
 
     Returns
     -------
@@ -83,8 +84,8 @@ def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margi
         The margins of the leading part; all 0 where it vanishes at theta, as that of (W_0 + B A) x
         does at B = 0.
     float
-        L: the larger one of those at theta and at random parameters, which no term of the module
-        vanishes at.
+        L: the larger one of the degrees at theta and at random parameters. At theta a term may
+        vanish; at random parameters none does.
 
     Raises
     ------
@@ -101,8 +102,10 @@ def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margi
         if not limits:
             raise homogeneity.HomogeneityError(_without_limit(gradients))
         degree = max(L for _, L in limits)
+        # A module that is homogeneous as it is (c = 1) needs no check of its limit.
         if any(c > 1.0 for c, _ in limits):
-            # At random parameters all samples may be off, so that terms of less degree are left.
+            # At random parameters the units may be off on all samples, so that only terms of lower
+            # degree are left there: then the limit at theta is checked.
             if there is not None and there[1] == degree:
                 _check(generic.at_scale(*there))
             else:
@@ -110,20 +113,22 @@ def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margi
     if here is not None and here[1] == degree:
         return gradients.at_scale(*here), degree
 
-    # What is left at this theta, of a lower degree, vanishes when it is divided by c^infinity.
+    # At this theta the term of degree L vanishes: what is left has a lower degree, so that divided
+    # by c^L it is far smaller at a large c than at 1.
     c = search.scales[1]
     values = np.abs(gradients.at_scale(1.0, degree).margins(gradients.theta))
     scaled = np.abs(gradients.at_scale(c, degree).margins(gradients.theta))
     if scaled.max() > search.agreement * values.max():
         raise homogeneity.HomogeneityError(_without_limit(gradients))
+    # The leading part is 0 here, and so is f(c theta) / c^infinity.
     return gradients.at_scale(c, math.inf), degree
 
 
 def margins_in_the_limit(leading: Margins) -> Array:
-    """Margins (n,) of a leading part at its parameters; 0 where that of the module has less degree.
+    """Margins (n,) of a leading part at its parameters; 0 where the module's have a lower degree.
 
-    Of a sample at which all terms of the largest degree are 0 (units that are off, beside a
-    shortcut) a lower one is left at any c, divided by too large a power of it.
+    For a sample at which all terms of degree L are 0 (all units are off, beside a shortcut) a term
+    of a lower degree is left at any finite c, over c^L. It is known by its changing with c.
     """
     margins = leading.margins(leading.theta)
     scale, degree = leading.scaled
@@ -186,13 +191,13 @@ class JumpSearch:
     Parameters
     ----------
     intervals : int
-        Into so many an interval is cut, a power of two.
+        Parts into which an interval is cut, a power of two.
     shortest : float
         Length of the last interval, as a share of the way.
     jump : float
         Share of the largest change that has to be left over the shortest interval.
     smallest_change : float
-        Changes below this share of the outputs are none.
+        Changes below this share of the outputs do not count.
     samples : int
         Samples whose outputs are looked at.
     """
@@ -214,7 +219,6 @@ class JumpSearch:
             with torch.no_grad():
                 return leading.outputs_at(leading.flat({**theta, name: moved}), *inputs)
 
-        # The interval of the largest change, cut until the change is small or the interval is.
         low = 0.0
         length = 1.0
         at_low = outputs(0.0)

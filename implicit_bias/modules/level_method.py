@@ -14,8 +14,8 @@ level between the bounds,
 
 For shares mu_t of sum 1, w = sum_t mu_t w_t has norm 1 at most, so min(J w) is a lower bound on phi
 and, where it is positive, L w / min(J w) is feasible in the tangent program: an upper bound. Each
-step has such shares. The best of the cuts, by a linear program that takes longer, are found now and
-then.
+step has such shares, the mu of (2). The shares that give the highest bound are the solution of a
+linear program, which takes longer, and is solved now and then.
 
 Source: Ben-Tal and Nemirovski (2005), "Non-Euclidean restricted memory level method for large-scale
 convex optimization".
@@ -46,20 +46,21 @@ class LevelMethod:
     Parameters
     ----------
     level : float
-        Where the level is: this share of the way from the lower to the upper bound on phi.
+        The level is at this share of the way from the lower to the upper bound on phi.
     most_cuts : int
-        Cuts that are kept at most.
+        Most cuts that are kept.
     cut_entries : int
-        Entries of the directions of all cuts at most; ten cuts are kept in any case.
+        Most entries of the directions of all cuts together; ten cuts are kept in any case.
     linear_every : int
         Steps from one linear program to the next.
     most_steps : int
         Steps at most.
     all_pairs : float
-        The centre gives all pairs some weight, together this share of that of the best multipliers:
-        the step (2) leaves a weight of 0 as it is. Half of it after each better lambda.
+        The step (2) leaves a weight of 0 as it is. So the centre is the best multipliers and some
+        weight of all pairs, together this share of theirs, which is halved after each better
+        lambda.
     temperature : float
-        That weight is spread like the loss's weights at this temperature.
+        The weight of all pairs is in proportion to the loss's weights at this temperature.
     smallest_weight : float
         Pairs of a smaller share of the largest weight are left out of the arithmetic of a step.
     largest_mu : float
@@ -96,9 +97,12 @@ class LevelMethod:
         deadline : Deadline
             No step begins that would end after it, if it took as long as the last one.
         """
-        least = min(starts, key=lambda found: found.upper)
+        # Both bounds are on the same optimum, so they may come from two of the starts.
+        shortest = min(starts, key=lambda found: found.upper)
         best = max(starts, key=lambda found: found.lower)
-        best = replace(best, upper=least.upper, direction=least.direction, method="level method")
+        best = replace(
+            best, upper=shortest.upper, direction=shortest.direction, method="level method"
+        )
         program = best.program
         degree = program.degree
         size = program.size
@@ -121,7 +125,8 @@ class LevelMethod:
                 return replace(best, method="stopped")
             began = time.perf_counter()
 
-            # --- the next lambda (2)
+            # --- the next lambda (2); the optimum is L over the least phi, so an upper bound on it
+            # gives a lower one on phi
             lower = degree / best.upper
             upper = degree / best.lower
             level = lower + self.level * (upper - lower)
@@ -133,6 +138,7 @@ class LevelMethod:
                 candidates.append(self._best_shares(cuts, centre))
             for shares in candidates:
                 slopes = shares @ cuts.slopes
+                # Only if L / min(J w) is less than the upper bound is w worth its norm.
                 if slopes.min() * best.upper > degree:
                     w = torch.tensor(shares).to(program.theta) @ cuts.directions
                     best = program.with_direction(best, w, slopes)
@@ -148,10 +154,11 @@ class LevelMethod:
         return best
 
     def _with_cut(self, cuts: _Cuts, found: Multipliers) -> _Cuts:
-        """Add the cut at some weights; of too many, leave out the one of least mu."""
+        """Add the cut at some weights; if there are too many, leave out the one of least mu."""
         program = found.program
         v = found.combination
-        # Its direction alone counts, which numbers near the least of float64 would spoil.
+        # The maximiser depends on the direction of v alone. Scaled to largest entry 1, v has no
+        # entries so small that float64 rounds them.
         parts = program.gradients.parameters(v / (v.abs().max() or 1.0))
         w = program.gradients.flat(program.norm.maximiser(parts))
         keep = np.arange(len(cuts.mu))
@@ -164,9 +171,10 @@ class LevelMethod:
         )
 
     def _best_shares(self, cuts: _Cuts, centre: Array) -> Array:
-        """Return the shares (T,) of the cuts that prove most, by a linear program.
+        """Return the shares (T,) of the cuts that give the highest bound, by a linear program.
 
-        It sees the pairs of some weight at the centre; over all pairs, shares prove what they do.
+        It has the pairs of positive weight at the centre alone. That makes the shares less good,
+        not the bound wrong, which the caller computes over all pairs.
         """
         slopes = cuts.slopes[:, centre > self.smallest_weight * centre.max()]
         count, width = slopes.shape
@@ -196,6 +204,7 @@ class LevelMethod:
         start = log_centre[near]
 
         def dual(mu: Array) -> tuple[float, Array]:
+            """Return minus that function, and its gradient, of mu times the level."""
             logarithms = start - mu @ slopes
             largest = logarithms.max()
             weights = np.exp(logarithms - largest)

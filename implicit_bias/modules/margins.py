@@ -278,7 +278,7 @@ class Margins:
         return torch.cat(parts).cpu().numpy()
 
     def outputs_at(self, theta: Tensor, *inputs: Tensor) -> Tensor:
-        """Compute the outputs (m, K), or (m, 1), of other inputs, in one batch."""
+        """Compute the outputs (m, K), or (m, 1), of any inputs, in one batch."""
         return self._scaled_outputs(self.parameters(theta), inputs)
 
     def margins(self, theta: Tensor) -> Array:
@@ -307,12 +307,12 @@ class Margins:
         with differentiated(), torch.enable_grad():
             for rows in self._blocks():
                 margins = self._margins(rows, leaf)
-                # At lambda = 0 as well as anywhere else.
+                # Where lambda is does not matter: 0 will do.
                 weights = torch.zeros_like(margins).requires_grad_()
                 transpose = _derivative((weights * margins).sum(), leaf, create_graph=True)
                 parts.append(_derivative((transpose * direction).sum(), weights))
         found = torch.cat(parts).reshape(-1)
-        # At 0 second derivatives of a root are not finite: the rows of J take none.
+        # The second derivative of a root at 0 is not finite. The rows of J need first ones alone.
         if not found.isfinite().all():
             places = torch.arange(len(found), device=theta.device)
             found = torch.cat([rows @ direction for rows in self._rows(theta, places)])
@@ -338,7 +338,8 @@ class Margins:
 
     def _outputs(self, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
         """Compute the outputs (m, K) of f itself."""
-        # Into a copy a forward pass may write, a counter say; torch forbids it into anything else.
+        # A forward pass may write into buffers (a counter), so they are copies. torch forbids it to
+        # write into parameters that are differentiated.
         written = {name: self.constants[name].clone() for name in self.buffers}
         outputs = evaluate(self.module, {**self.constants, **written, **parameters}, inputs)
         width = self.pairs.width
@@ -409,6 +410,7 @@ class Margins:
 
     def _rows(self, theta: Tensor, places: Tensor) -> Iterator[Tensor]:
         """J of some pairs, block by block."""
+        # As many rows at a time as have `entries` entries together.
         for block in torch.split(places, self._pairs_at_a_time(len(theta))):
             yield self._gradients(theta, block, dict.fromkeys(self.shapes, 1.0))
 
@@ -440,23 +442,27 @@ class Margins:
     def _gram_by_rows(
         self, theta: Tensor, places: Tensor, others: Tensor, scales: Mapping[str, float]
     ) -> Tensor:
-        """J S^2 J' (m, k) of the gradients in the parameters that have scales, in blocks."""
+        """J S^2 J' (m, k) of the gradients in the parameters named in ``scales``, in blocks."""
         gram = torch.zeros(len(places), len(others), dtype=theta.dtype, device=theta.device)
         if not scales:
             return gram
         size = self._pairs_at_a_time(sum(self.shapes[name].numel() for name in scales))
-        for here, rows in zip(torch.split(gram, size), torch.split(places, size), strict=True):
+        # Splits of `gram` are views, so that products written into them fill it block by block.
+        row_blocks = zip(torch.split(gram, size), torch.split(places, size), strict=True)
+        for strip, rows in row_blocks:
             first = self._gradients(theta, rows, scales)
-            parts = torch.split(here, size, dim=1)
-            for part, columns in zip(parts, torch.split(others, size), strict=True):
+            column_blocks = zip(
+                torch.split(strip, size, dim=1), torch.split(others, size), strict=True
+            )
+            for block, columns in column_blocks:
                 same = columns.equal(rows)
                 second = first if same else self._gradients(theta, columns, scales)
-                torch.mm(first, second.T, out=part)
+                torch.mm(first, second.T, out=block)
         return gram
 
     def _gradients(self, theta: Tensor, places: Tensor, scales: Mapping[str, float]) -> Tensor:
-        """Gradients (m, P') of some margins in the parameters that have scales, times these."""
-        # Differentiated in some parameters, the others are constants of a sample's margin.
+        """Gradients (m, P') of some margins in the parameters named in ``scales``, times these."""
+        # The other parameters are constants of the function that is differentiated.
         parameters = self.parameters(theta)
         point = {name: parameters.pop(name) for name in scales}
 
@@ -477,11 +483,11 @@ class Margins:
     # --- gradients that are sums of outer products
 
     def _layer_products(self, theta: Tensor, places: Tensor) -> dict[str, LayerProducts]:
-        """Gradients of some margins that are sums of outer products, by parameter.
+        """Gradients of some margins as sums of outer products, by parameter.
 
-        They are those for which the module was seen to multiply with the parameter, and for which
-        the outer products are the gradient of a random combination of margins: they are not where
-        the parameter is used elsewhere, too.
+        Those parameters are left out with which the module does not multiply in the forward pass,
+        and those for which the outer products are not the whole gradient, as they are used
+        elsewhere, too. The gradient of a random combination of the margins shows that.
         """
         samples = places // self.rivals
         rivals = places % self.rivals
@@ -502,8 +508,9 @@ class Margins:
         The forward pass is that of `combine`: with other samples beside them, rounding might put
         some on the other side of a kink.
         """
-        # --- a forward pass that is watched; the module multiplies with c W, so that the gradient
-        # in W is c times that in what it sees
+        # --- a forward pass that is watched, at c theta. The margins are q(c theta) / c^L, whose
+        # gradient in theta is c^(1 - L) times that of q in c theta. So below q is multiplied with
+        # c^(1 - L), and differentiated in c theta.
         rows = slice(block * self.block, (block + 1) * self.block)
         scale, degree = self.scaled
         parameters = dict[str, Tensor]()
@@ -518,7 +525,8 @@ class Margins:
             return {}
         results = [call.result for call in calls.values()]
 
-        # --- delta of all pairs: a backward pass for each rival
+        # --- delta of all pairs: a backward pass for each rival. It gives the slopes of all samples
+        # of the block at once, as each margin depends on its own sample alone.
         used, place = torch.unique(samples - rows.start, return_inverse=True)
         rivals_here = torch.unique(rivals).tolist()
         slopes = dict[str, Tensor]()
@@ -531,7 +539,7 @@ class Margins:
                     slopes[name] = table.new_empty(len(samples), *table.shape[1:])
                 slopes[name][of_rival] = table[place[of_rival]]
 
-        # --- those that are the gradients of a random combination
+        # --- keep the parameters whose outer products sum to the gradient of a random combination
         weights = torch.rand(margins.shape, generator=torch.Generator().manual_seed(0)).to(theta)
         combined = (weights[:, rivals_here] * margins[:, rivals_here]).sum()
         summed = _derivatives(combined, results)
@@ -539,14 +547,14 @@ class Margins:
         found = dict[str, LayerProducts]()
         for (name, call), delta, true in zip(calls.items(), summed, exact, strict=True):
             missed = torch.linalg.norm(call.gradient(delta) - true.reshape(-1))
-            if missed <= 1e-9 * torch.linalg.norm(true):  # but for rounding
+            if missed <= 1e-9 * torch.linalg.norm(true):  # equal up to rounding
                 given = call.patches(call.given.detach()[used])
                 found[name] = LayerProducts(slopes[name], given, place)
         return found
 
 
 def joined(parts: Sequence[Mapping[str, LayerProducts]], order: Tensor) -> dict[str, LayerProducts]:
-    """Put the pairs of several parts after one another, of the parameters that all of them have."""
+    """Concatenate the pairs of several parts, for the parameters that all of them have."""
     found = dict[str, LayerProducts]()
     for name in parts[0]:
         if all(name in part for part in parts):

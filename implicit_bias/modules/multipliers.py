@@ -5,15 +5,15 @@ They are the dual solution of the tangent program (2) of `tangent_program`,
     min ||w||  s.t.  J w >= L,       dual  max L sum(lambda)  s.t.  ||J' lambda||_* <= 1.
 
 **Working sets.** That is the margin problem ``max_margin(J, 1, norm)``, which `solve` solves on a
-working set of pairs: those of the smallest margins, to which those join whose constraint the
-solution breaks, until none does. Held of the set is
+working set of pairs: first those of the smallest margins. After each solution the pairs whose
+constraint it breaks join the set, until it breaks none. Of the set the memory holds
 
 - in l2 its Gram matrix J J' alone, whatever the number of parameters (`margins` computes it without
   J): a Cholesky factor R with R R' = J J' makes the same problem;
-- in other norms the rows of J, over the norm's scales of the tensors.
+- in other norms the rows of J S, with S the norm's scales of the tensors.
 
-A norm that is put together of norms of tensors, the largest spectral norm say, is a norm over
-blocks of the rows (`norms.blocks`); where it is a maximum, `solvers.block_balls` solves.
+A norm composed of norms of tensors, the largest spectral norm for example, is a norm over blocks of
+a row (`norms.blocks`); where it is a maximum, `solvers.block_balls` solves.
 
 **Many gradients, or a norm that no solver takes.** The level method (`level_method`), from the
 weights of the loss at several temperatures s: as lambda_n ~ exp(-s q_n), at large s only the least
@@ -74,44 +74,50 @@ class MultiplierSearch:
     Parameters
     ----------
     seconds : float
-        Time for it in norms other than l2, where no deadline is sooner.
+        Limit on the time of the search in norms other than l2, where no deadline is sooner.
     passes : float
-        With less time than this many passes through the module take nothing is searched for.
+        No search is begun if there is less time than this many passes through the module take.
     known : float
-        To what the level method finds the gap, and working sets that are not ``exact``.
+        The level method, and working sets that are not ``exact``, end when the two bounds on the
+        KKT gap differ by at most this.
     known_share, least_known : float
-        It is to be known to this share of itself where that is less, but not to less than the last.
+        A small gap is found more accurately: to the share ``known_share`` of itself if that is less
+        than ``known``, but never to less than ``least_known``.
     first_pairs : int
-        Pairs of the first working set, and that join at a time, at most.
+        Most pairs of the first working set, and most that join it at a time.
     beside_start : int
-        Pairs of the smallest margins that are in the first set beside those of weight at a start.
+        If a start is given, the first set has the pairs of positive weight in it, and so many more
+        of the smallest margins.
     rows_of_a_pair : int
-        Where a pair has several rows (`kinks`), nearly the same, so many join for each pair whose
-        constraint is broken.
+        In `kinks` a pair has several rows that are nearly the same. So many rows join for each pair
+        with a broken constraint.
     clear_slack, clear_weight : float
-        A pair leaves the working set where its constraint has a slack of more than this share of L,
-        and its multiplier is below this share of the mean one, as long as the bound rises.
+        A pair leaves the working set if the slack of its constraint is above ``clear_slack`` times
+        L and its multiplier below ``clear_weight`` times the mean one. None leaves after a round in
+        which the lower bound did not rise, so that rounds cannot repeat.
     exact : bool
-        Whether working sets are exchanged until both bounds agree, or until the gap is known.
+        Whether rounds go on until both bounds agree. If not, they end as ``known`` says.
     broken : float
-        A constraint counts as broken where it is missed by more than this share.
+        A constraint J w >= L is broken if J w is below L by more than this fraction of L.
     rough : float
-        The same where the search is not ``exact``, as a share of what the gap is to be known to.
+        If the search is not ``exact``, this share of the accuracy asked for takes the place of
+        ``broken``.
     program_share : float
-        Relative gap to which the problem of a working set is solved, over ``broken``.
+        The problem of a working set is solved to a relative gap of this times ``broken``.
     agree : float
-        Bounds that differ by less than this count as exact.
+        Bounds whose relative difference is at most this count as exact.
     exact_share : float
-        Share of the time that working sets may take by a conic solver, which may take hours.
+        Share of the time for working sets where a conic solver solves, which may take hours, and
+        for the start in l2 of the level method.
     native_entries, native_pairs : int
-        Entries of the rows of a working set that this package's solvers take, and the fewest pairs
-        that there must be room for.
+        Most entries of the rows of a working set for this package's solvers; working sets are used
+        only if at least so many pairs fit.
     conic_entries, conic_pairs : int
         The same for norms that only a conic solver takes.
     rows_at_a_time : int
         Rows of J that are computed between looks at the clock.
     level_method : LevelMethod
-        What follows where working sets do not end.
+        The method for norms without working sets, and after working sets that did not finish.
     """
 
     seconds: float = 25.0
@@ -143,8 +149,8 @@ class MultiplierSearch:
         starts: Sequence[Array] | None = None,
         deadline: Deadline = NEVER,
     ) -> Multipliers:
-        """Find them; see `best_multipliers`."""
-        # --- so little time that the weights of the loss must do
+        """Find the multipliers of least gap; see `best_multipliers`."""
+        # --- too little time for a search: the best of the loss's weights
         if deadline.end < np.inf:
             began = time.perf_counter()
             tempered = tempered_weights(tangent.margins, tangent.gradients.rivals)
@@ -161,44 +167,49 @@ class MultiplierSearch:
             )
         own = deadline.within(self.seconds)
         unfinished = list[Multipliers]()
-        held = self._rows(tangent, own)
-        if held is not None:
-            limit = own.sooner(self.exact_share) if held.conic else own
+        rows = self._rows(tangent, own)
+        if rows is not None:
+            limit = own.sooner(self.exact_share) if rows.conic else own
             try:
-                found = self._on_working_sets(tangent, held, starts, limit)
+                found = self._on_working_sets(tangent, rows, starts, limit)
             except (ValueError, TimeoutError):
-                pass  # gradients of single samples are not to be had, or not in time
+                pass  # torch cannot differentiate single samples here, or not in time
             else:
                 if found.method == "exact":
                     return found
-                if self._is_known(found) or own.passed:
+                if self._is_accurate(found) or own.passed:
                     return _ended(replace(found, method="interior point"), deadline, own)
                 unfinished.append(found)
 
-        # --- by the level method
+        # --- by the level method, from several starts
         if starts is None:
+            # The best multipliers in l2 are cheap, and often good in other norms, too.
             in_l2 = replace(tangent, norm=PARAMETER_NORMS["l2"])
             limit = own.sooner(self.exact_share)
-            near = self._on_working_sets(in_l2, _GramMatrix(in_l2, self.broken), None, limit)
-            starts = [near.weights, *tempered_weights(tangent.margins, tangent.gradients.rivals)]
+            best_in_l2 = self._on_working_sets(in_l2, _GramMatrix(in_l2, self.broken), None, limit)
+            tempered = tempered_weights(tangent.margins, tangent.gradients.rivals)
+            starts = [best_in_l2.weights, *tempered]
         judged = _judged(tangent, starts, own) or [tangent.judge(starts[0])]
-        found = self.level_method.improve([*judged, *unfinished], self._is_known, own)
+        found = self.level_method.improve([*judged, *unfinished], self._is_accurate, own)
         return _ended(found, deadline, own)
 
     def _on_working_sets(
         self,
         tangent: TangentProgram,
-        held: _GramMatrix | _Rows,
+        working_set: _GramMatrix | _Rows,
         starts: Sequence[Array] | None,
         deadline: Deadline,
     ) -> Multipliers:
-        """Solve on some pairs, price all, exchange.
+        """Solve on some pairs, bound the optimum over all of them, exchange pairs, and repeat.
 
         The result's method is "exact" where both bounds agree, else "stopped".
         """
         degree = tangent.degree
+        # J has a row for each pair. In `kinks` it has a block of such rows for each of several
+        # points, the first of which is theta: then this is the pair of each row.
         pairs = np.arange(len(tangent.margins)) % len(tangent.gradients.pairs)
-        # The first set: pairs of weight, then those of the smallest margins, at theta itself.
+
+        # --- the first set: rows of positive weight, then those of the smallest margins at theta
         by_margin = np.argsort(tangent.margins, kind="stable")
         at_theta = by_margin[by_margin < len(tangent.gradients.pairs)]
         joining = at_theta[: self.first_pairs]
@@ -207,10 +218,12 @@ class MultiplierSearch:
             of_weight = by_margin[has_weight[by_margin]]
             others = at_theta[~has_weight[at_theta]]
             joining = np.append(of_weight, others[: self.beside_start])[: self.first_pairs]
-        joining = joining[: held.most_pairs]
+        joining = joining[: working_set.most_pairs]
         chosen = np.zeros(0, dtype=np.int64)
         stays = np.zeros(0, dtype=bool)
 
+        # Before the first solution theta is the best w that is known, and 0 the lower bound, so
+        # that the first round counts as one in which it rose.
         ones = np.zeros(len(pairs))
         ones[joining] = 1.0
         best = replace(tangent.judge(ones), lower=0.0, method="stopped")
@@ -218,48 +231,52 @@ class MultiplierSearch:
         while True:
             began = time.perf_counter()
             # --- the problem of the working set
-            held.exchange(chosen, stays, joining)
+            working_set.exchange(chosen, stays, joining)
             chosen = np.append(chosen[stays], joining)
-            solution = held.solved(self.program_share * broken, deadline)
+            solution = working_set.solved(self.program_share * broken, deadline)
             weights = np.zeros(len(pairs))
             weights[chosen] = np.maximum(solution.alpha, 0.0)
 
-            # --- bounds for all pairs: any weights prove a lower one; w has to be feasible for all,
-            # so what it misses the constraints by lengthens it
+            # --- bounds for all pairs: by (2) any weights prove a lower bound. For the upper one w
+            # has to satisfy all constraints, so `with_direction` lengthens it until it does.
             found = tangent.judge(weights)
-            w = held.direction(solution, found)
+            w = working_set.direction(solution, found)
             slopes = tangent.slopes(w)
             rose = found.lower > (1.0 + self.broken) * best.lower
             best = best.raised(found)
             best = tangent.with_direction(best, w, slopes)
 
             if not self.exact:
-                if self._is_known(best):
+                if self._is_accurate(best):
                     return best
-                broken = self.rough * self._asked(best)
+                # A wide gap needs less accurate constraints and solutions.
+                broken = self.rough * self._accuracy(best)
 
-            # --- who joins
+            # --- which rows join: those of broken constraints outside the set
             below = degree * (1.0 - broken)
-            of_set = slopes[chosen]
+            slopes_of_set = slopes[chosen]
             slopes[chosen] = np.inf
             count = self.rows_of_a_pair * len(np.unique(pairs[slopes < below]))
-            count = min(count, self.first_pairs, held.most_pairs - len(chosen))
+            count = min(count, self.first_pairs, working_set.most_pairs - len(chosen))
             if count > 0:
                 joining = worst_rows(slopes, pairs, below, count)
+
+            # --- the end: none joins or there is no room, no time, or no w satisfies the set
             separated = np.isfinite(solution.certificate.upper)
             late = not deadline.allows(time.perf_counter() - began)
             if count <= 0 or late or not separated:
                 agree = best.upper <= (1.0 + max(2.0 * broken, self.agree)) * best.lower
                 return replace(best, method="exact") if agree else best
 
-            # --- who stays
+            # --- which rows stay: after a round in which the bound did not rise all of them, as a
+            # row that left might only come back
             heavy = weights[chosen] > self.clear_weight * weights[chosen].mean()
-            near = of_set < (1.0 + self.clear_slack) * degree
+            near = slopes_of_set < (1.0 + self.clear_slack) * degree
             stays = heavy | near | (not rose)
 
     def _rows(self, tangent: TangentProgram, deadline: Deadline) -> _Rows | None:
-        """Return what holds rows of J, where a solver takes the norm and there is room."""
-        norm = _of_rows(tangent)
+        """Return an empty working set of rows of J; None without a solver or without room."""
+        norm = _as_norm_of_vectors(tangent)
         if norm is None:
             return None
         conic = isinstance(norm, OverBlocks) and not has_block_balls(norm)
@@ -270,13 +287,13 @@ class MultiplierSearch:
             return None
         return _Rows(tangent, norm, most, self.rows_at_a_time, deadline, conic=conic)
 
-    def _asked(self, found: Multipliers) -> float:
-        """To what the gap is to be known."""
+    def _accuracy(self, found: Multipliers) -> float:
+        """Return the largest difference of the bounds on the gap at which a search may end."""
         return max(min(self.known, self.known_share * found.gap), self.least_known)
 
-    def _is_known(self, found: Multipliers) -> bool:
-        """Whether the bounds on the gap are near enough."""
-        return found.gap - found.gap_lower <= self._asked(found)
+    def _is_accurate(self, found: Multipliers) -> bool:
+        """Whether the bounds on the gap differ by no more than that."""
+        return found.gap - found.gap_lower <= self._accuracy(found)
 
 
 def best_multipliers(
@@ -295,13 +312,14 @@ def best_multipliers(
     seconds : float
         Limit on the time of the search in norms other than l2, where no ``deadline`` is sooner.
     starts : sequence of ndarray of shape (n,)
-        Weights: the first working set are the pairs of weight in the first ones, and what the level
-        method finds is no worse than any. By default those of the smallest margins, and for the
-        level method those of the loss at all temperatures and the best ones in l2.
+        Weights to start from. The first working set has the pairs of positive weight in the first
+        ones; what the level method finds is no worse than any. By default the first working set has
+        the pairs of the smallest margins, and the level method starts from the loss's weights at
+        all temperatures and from the best multipliers in l2.
     deadline : Deadline
         When to end in any case, with the bounds so far. A step of the search is not begun where the
-        last one took longer than what is left; with next to no time the bounds are those of the
-        start, or of the loss's weights.
+        last one took longer than what is left. With next to no time the bounds are those of the
+        start and of the loss's weights.
     """
     return MultiplierSearch(seconds=seconds).best(tangent, starts, deadline)
 
@@ -309,7 +327,7 @@ def best_multipliers(
 def _judged(
     tangent: TangentProgram, candidates: Sequence[Array], deadline: Deadline, took: float = 0.0
 ) -> list[Multipliers]:
-    """Judge some weights while there is time, each as long as the last one took."""
+    """Judge some weights, as long as there is time for one more by what the last one took."""
     judged = list[Multipliers]()
     for weights in candidates:
         if not deadline.allows(took):
@@ -321,18 +339,18 @@ def _judged(
 
 
 def _ended(found: Multipliers, deadline: Deadline, own: Deadline) -> Multipliers:
-    """Say that a search was stopped where the caller's deadline ended it, not its own limit."""
+    """Call a search "stopped" if the caller's deadline ended it; its own limit does not count."""
     if found.method == "stopped" or deadline.passed:
         method: Method = "stopped" if deadline.end <= own.end else "level method"
         return replace(found, method=method)
     return found
 
 
-# --- what is held of a working set ---------------------------------------------------------------
+# --- working sets ---------------------------------------------------------------
 
 
 class _GramMatrix:
-    """G = J S^2 J' of the set, in l2 with scales S of the tensors."""
+    """A working set in l2: its Gram matrix G = J S^2 J', S the norm's scales of the tensors."""
 
     def __init__(self, tangent: TangentProgram, broken: float) -> None:
         self.tangent = tangent
@@ -346,7 +364,7 @@ class _GramMatrix:
     def exchange(
         self, chosen: NDArray[np.int64], stays: NDArray[np.bool_], joining: NDArray[np.int64]
     ) -> None:
-        """Compute the products of those that join with all."""
+        """Drop the pairs that do not stay, and compute the rows of G of those that join."""
         tangent = self.tangent
         kept = self.gram[stays][:, stays]
         self.pairs = np.append(chosen[stays], joining)
@@ -360,23 +378,24 @@ class _GramMatrix:
         return _solution(problem, tolerance, deadline)
 
     def direction(self, solution: Solution, found: Multipliers) -> Tensor:
-        """S^2 J' lambda, of norm ||v||_*; where that is rough, the solution's own direction.
+        """Return w = S^2 J' lambda, or the solution's own direction where that is less accurate.
 
-        An interior point of relative gap e has multipliers to the root of e, while its coefficients
-        u are feasible to all digits. They are w = S^2 J' (lambda + delta) with R' (lambda + delta)
-        = u, for which delta of the pivots of R is enough.
+        An interior point of relative gap e has multipliers that are accurate to the root of e only,
+        while its coefficients u satisfy the constraints to all digits. These are
+        w = S^2 J' (lambda + delta) with R' (lambda + delta) = u, which has a solution delta that is
+        0 off the pivots of R.
         """
         tangent = self.tangent
         weights = found.weights[self.pairs]
         combination = found.combination
-        smallest = float((self.gram @ weights).min())  # of J w, with w by the multipliers
+        smallest = float((self.gram @ weights).min())  # the least of J w for w = S^2 J' lambda
         is_rough = smallest < (1.0 - self.broken) * tangent.degree
         if is_rough and len(self.pivots) and np.isfinite(solution.certificate.upper):
             u = tangent.degree * solution.coef.reshape(-1)
             missed = u - self.factor.T @ weights
             delta = np.zeros(len(self.pairs))
             delta[self.pivots] = solve_triangular(self.factor[self.pivots].T, missed)
-            if float((self.gram @ (weights + delta)).min()) > smallest:  # but for rounding
+            if float((self.gram @ (weights + delta)).min()) > smallest:  # rounding may spoil it
                 of_all = np.zeros(len(tangent.margins))
                 of_all[self.pairs] = delta
                 combination = combination + tangent.gradients.combine(tangent.theta, of_all)
@@ -384,7 +403,7 @@ class _GramMatrix:
 
 
 class _Rows:
-    """J S of the set, and the norm of theta over the scales S."""
+    """A working set in another norm: its rows of J S, and the norm of w over the scales S."""
 
     def __init__(
         self,
@@ -407,12 +426,12 @@ class _Rows:
     def exchange(
         self, chosen: NDArray[np.int64], stays: NDArray[np.bool_], joining: NDArray[np.int64]
     ) -> None:
-        """Compute the rows of those that join, a few at a time.
+        """Drop the rows that do not stay, and compute those that join, a few at a time.
 
         Raises
         ------
         TimeoutError
-            The next ones would take longer than what is left, by the time that the last ones took.
+            The next few rows would take longer than what is left, if as long as the last few.
         """
         parts = [self.rows[stays]]
         took = 0.0
@@ -432,7 +451,7 @@ class _Rows:
         return _solution(problem, tolerance, deadline)
 
     def direction(self, solution: Solution, found: Multipliers) -> Tensor:
-        """Return the coefficients, times the scales, at which the least of J w is L."""
+        """Return w, the coefficients times L and the scales: on the set the least of J w is L."""
         w = torch.tensor(solution.coef.reshape(-1)).to(self.tangent.theta)
         return self.tangent.degree * self.tangent.units * w
 
@@ -440,8 +459,8 @@ class _Rows:
 def _factor(gram: Array) -> tuple[Array, NDArray[np.int64]]:
     """Return R (n, r) with R R' = G (n, n), r the rank of G, and the r pivots.
 
-    By a pivoted Cholesky factorisation of the correlations, so that rows of any size keep their
-    digits. The rows of the pivots are lower triangular.
+    It is the pivoted Cholesky factor of the correlations, times the sizes of the rows of J, so that
+    small rows keep their digits beside large ones. The rows of the pivots are lower triangular.
     """
     sizes = np.sqrt(np.diag(gram))
     inverse = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0)
@@ -452,7 +471,8 @@ def _factor(gram: Array) -> tuple[Array, NDArray[np.int64]]:
 
 
 def _solution(problem: MarginProblem, tolerance: float, deadline: Deadline) -> Solution:
-    """Solve a problem; where rounding stops the interior point on blocks, nobody else tries."""
+    """Solve the problem of a working set."""
+    # A solver object, unlike a name, has no fall-back: where rounding stops it, no other one tries.
     if has_block_balls(problem.norm):
         method: Solver = BlockBalls(tolerances=Tolerances(gap=tolerance), max_seconds=deadline.left)
         return solve(problem, method)
@@ -464,8 +484,11 @@ def _is_l2(norm: ParameterNorm) -> bool:
     return isinstance(norm, ComposedNorm) and norm.inner == norm.outer == L2()
 
 
-def _of_rows(tangent: TangentProgram) -> Norm | None:
-    """Return the norm of parameters over their scales as one of a row; None where it is unknown."""
+def _as_norm_of_vectors(tangent: TangentProgram) -> Norm | None:
+    """Return the norm of the parameters over their scales as one of vectors (P,).
+
+    None where no solver has that norm.
+    """
     norm = tangent.norm
     if not (isinstance(norm, ComposedNorm) and isinstance(norm.outer, Entrywise)):
         return None

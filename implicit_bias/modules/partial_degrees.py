@@ -49,11 +49,12 @@ def deviation_of(found: Array, expected: Array) -> float:
 
 
 def of_degree_0(gradients: Margins) -> tuple[str, ...]:
-    """Names of the parameters, not 0, whose size changes no output, as directions do.
+    """Names of the parameters, not 0, whose scale changes no output.
 
-    Alone, or with all others of the same part: weight and bias in front of a layer norm. By Euler's
-    identity <W, grad q> = 0 in these, which one backward pass tells of a random combination of the
-    margins. Only those of which it holds are scaled.
+    A parameter is scaled alone, and together with all others of its part, as weight and bias in
+    front of a layer norm must be. Euler's identity <W, grad q> = 0 is necessary; one backward pass
+    of a random combination of the margins tests it for all parameters, and the forward passes of
+    `degree_in` are only for those that pass.
     """
     theta = gradients.parameters(gradients.theta)
     v = gradient_of_combination(gradients)
@@ -62,7 +63,7 @@ def of_degree_0(gradients: Margins) -> tuple[str, ...]:
     def has_degree_0(names: list[str]) -> bool:
         product = sum(float(terms[name].sum()) for name in names)
         size = sum(float(terms[name].abs().sum()) for name in names)
-        if abs(product) > HOMOGENEITY_TOLERANCE * size:  # not where it is nan
+        if abs(product) > HOMOGENEITY_TOLERANCE * size:  # False where the gradient is nan
             return False
         return abs(degree_in(gradients, names)) <= HOMOGENEITY_TOLERANCE
 
@@ -78,8 +79,9 @@ def of_degree_0(gradients: Margins) -> tuple[str, ...]:
 
 
 def directions(gradients: Margins, tolerance: float = HOMOGENEITY_TOLERANCE) -> list[str]:
-    """Names of the parameters whose size changes no output, though they themselves do."""
+    """Names of the parameters whose scale changes no output, though their direction does."""
     v = gradient_of_combination(gradients)
+    # A parameter that no output depends on at all has a gradient of 0, and is not one of them.
     sizes = {name: float(part.abs().max()) for name, part in v.items()}
     least = tolerance * max(sizes.values())
     return [name for name in of_degree_0(gradients) if sizes[name] > least]

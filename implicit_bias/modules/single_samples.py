@@ -52,9 +52,9 @@ def per_sample_adam_metric(
     start : array_like of shape (N,), optional
         Shares of the samples to start from, by default equal ones.
     settled : float
-        Shares that change by no more are a fixed point.
+        The shares are a fixed point if the map changes none of them by more than this.
     most_steps : int
-        Steps towards one.
+        Most steps towards it.
 
     Returns
     -------
@@ -96,12 +96,15 @@ def per_sample_adam_metric(
         shares = as_finite(start, "start", 1)
         check_shape(shares, "start", (len(squares),), "a share a sample")
     for _ in range(most_steps):
+        # M(c) of the head. A feature that is 0 in all samples is given 1, so as not to divide by 0.
         sums = shares**2 @ squares
         metric = np.sqrt(np.where(sums > 0, sums, 1.0))
+        # min w' M w is l2 in the variables M^(1/2) w, with features x_n / M^(1/2).
         solution = solve(max_margin(problem.X / np.sqrt(metric), problem.y), tol=1e-10)
         solution.raise_for_status()
         target = solution.alpha / solution.alpha.sum()
         if np.abs(target - shares).max() <= settled:
             return metric, shares
+        # Half of the way: the map itself may oscillate about its fixed point.
         shares = (shares + target) / 2
     raise RuntimeError(f"no fixed point in {most_steps} steps: the shares of multipliers oscillate")

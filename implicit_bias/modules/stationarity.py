@@ -193,6 +193,7 @@ class NetworkCertificate:
     @property
     def certificate(self) -> Certificate:
         """The better of the two lower bounds; its ``gap`` is how near the limit the network is."""
+        # Both have the network's upper bound.
         found = self.by_multipliers
         if found is None or found.lower <= self.given.lower:
             return self.given
@@ -332,6 +333,7 @@ def certify_network(
     problem = network.architecture().problem(X, y, classes=network.classes)
     coef = network.coef()
     units = network.unit_groups()
+    # Without multipliers (not asked for, or not to be had) there is the bound by alpha alone.
     dual_norms = np.full(len(units), np.nan)
     measures = None
     by_multipliers = None
@@ -342,6 +344,7 @@ def certify_network(
         except (HomogeneityError, SeparationError) as error:
             obstacle = str(error)
         else:
+            # At a KKT point the multipliers are dual variables, with no factor between them.
             weights = problem.constraints.alpha(measures.multipliers)
             dual_norms = problem.dual_norms(weights)[units]
             by_multipliers = certify(problem, coef, weights)
@@ -358,7 +361,7 @@ def certify_network(
 
 
 def kkt_measure(X: ArrayLike, y: ArrayLike) -> Callable[[Network], dict[str, float]]:
-    """Measure for `train_to_limit`: `residual` and `slackness` on samples X (N, D), y (N,).
+    """Return a measure for `train_to_limit`: `residual` and `slackness` on X (N, D), y (N,).
 
     Both are nan as long as the network does not separate the samples. A network that is not
     homogeneous is refused, at step 0.
@@ -400,6 +403,7 @@ def balance(network: Network) -> float:
     it the deviation is |a - b| / max(a, b), in [0, 1]. It goes to 0 in the limit; a unit is active
     if its product a b is at least 1 % of the largest one in its layer.
     """
+    # A unit that is not active may have any balance: it does not count.
     largest = 0.0
     for inward, outward in layer_norms(network):
         active = active_units(inward * outward)

@@ -85,10 +85,12 @@ def margins_of(
     inputs, labels = collected(inputs, labels)
     arguments = evaluate.as_arguments(inputs, module)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    # An argument without axes has no samples, which `as_inputs` refuses.
     n_samples = 0
     if arguments[0].ndim:
         n_samples = len(arguments[0])
     tensors = evaluate.as_inputs(arguments, n_samples, device)
+    # One output a sample takes two labels, several ones take classes.
     labels = evaluate.labels_as_array(labels)
     classes = _classes(evaluate.check_outputs(module, tensors), labels)
     gradients = Margins(module, tensors, labels, classes)
@@ -115,9 +117,10 @@ def margins_of(
 
 @contextmanager
 def offering_leading(how: str = "pass leading=True") -> Iterator[None]:
-    """Let a refusal say that ``leading=True`` is another way, where it may be one, and how to ask.
+    """Let the refusal of a module mention ``leading=True``, where it may help.
 
     Whether there is a leading part is not looked for, which takes hundreds of forward passes.
+    ``how`` says how to ask for it.
     """
     try:
         yield
@@ -143,9 +146,9 @@ def _classes(outputs: Tensor, labels: ArrayLike) -> int | None:
 
 
 def at_nonzero_outputs(gradients: Margins) -> Margins:
-    """Return the margins as they are; where all are 0, at random parameters.
+    """Return the margins as they are or, if all of them are 0, at random parameters.
 
-    A linear module at 0 does not show its degree, nor what of it is trained.
+    A linear module with weights 0 shows neither its degree nor which parameters get a gradient.
     """
     if gradients.margins(gradients.theta).any():
         return gradients
@@ -170,7 +173,8 @@ def without_gradient(gradients: Margins) -> tuple[str, ...]:
     weights = np.random.default_rng(0).random(len(gradients.pairs))
     gradients = at_nonzero_outputs(gradients)
     theta = gradients.parameters(gradients.theta)
-    # A parameter that starts at 0 hides those that it is multiplied with, which are trained soon.
+    # A parameter that starts at 0 (a last layer) hides the gradients of those before it. These are
+    # trained as soon as it is not 0, so it is drawn.
     shown = dict[str, Tensor]()
     for name, part in theta.items():
         shown[name] = part if part.any() else evaluate.drawn_like(part)
@@ -185,11 +189,12 @@ class Subject:
     Attributes
     ----------
     gradients : Margins
-        Of the parameters that count.
+        Its margins as a function of the parameters that count; with ``leading`` those of its
+        leading part.
     degree : float
         L.
     whole : Margins or None
-        Of the module itself, where ``gradients`` are those of its leading part.
+        With ``leading`` the margins of the module itself; else None.
     """
 
     gradients: Margins
@@ -238,7 +243,10 @@ class Subject:
 
     @classmethod
     def known(cls, gradients: Margins, degree: float, *, leading: bool) -> Subject:
-        """Take parameters that count, all of them, and a degree that was measured before."""
+        """Make a subject of margins and a degree that were checked before, without a check.
+
+        All parameters of ``gradients`` count.
+        """
         if not leading:
             return cls(gradients, degree)
         return cls(leading_part(gradients, degree)[0], degree, whole=gradients)
@@ -272,6 +280,7 @@ class Subject:
         """Whether the margins are linear in all parameters, wherever these are."""
         if self.degree > 1.0 + homogeneity.HOMOGENEITY_TOLERANCE:
             return False
+        # q(a + b) = q(a) + q(b) at random a and b.
         first = evaluate.drawn_like(self.gradients.theta, 0)
         second = evaluate.drawn_like(self.gradients.theta, 1)
         of_both = self.gradients.margins(first + second)
@@ -298,7 +307,7 @@ class Subject:
 
     @property
     def itself(self) -> Subject:
-        """The module itself, where its leading part is measured."""
+        """The module itself; where no leading part is measured, that is this subject."""
         return self if self.whole is None else Subject(self.whole, self.degree)
 
     @property
@@ -337,6 +346,7 @@ class Subject:
                 "use layers whose outputs grow with the parameters, not with a small power of them",
             )
         theta = self.gradients.theta / scale
+        # Divided, not evaluated at theta / c: the smallest one is exactly 1.
         margins = self.margins / smallest
         return multipliers.TangentProgram(self.gradients, theta, self.degree, norm, margins, scale)
 

@@ -54,7 +54,7 @@ class TangentProgram:
     margins : ndarray of shape (n,)
         Margins at theta.
     scale : float
-        The module's own parameters over theta.
+        The module's own parameters are this times theta.
     """
 
     gradients: Margins
@@ -85,7 +85,7 @@ class TangentProgram:
 
     @cached_property
     def units(self) -> Tensor:
-        """The same, of each parameter (P,)."""
+        """Scale of the tensor of each entry of theta, shape (P,)."""
         parts = dict[str, Tensor]()
         for name, shape in self.gradients.shapes.items():
             parts[name] = torch.full(shape, self.scales[name], dtype=torch.float64)
@@ -98,10 +98,12 @@ class TangentProgram:
     def judge(self, weights: Array, v: Tensor | None = None) -> Multipliers:
         """Scale given weights lambda >= 0 (n,), not all 0, and compute the bound they prove.
 
-        v is J' lambda, where it is known.
+        v is J' lambda; it is computed if it is not given.
         """
         if v is None:
             v = self.gradients.combine(self.theta, weights)
+        # lambda / ||v||_* is feasible in the dual program of (2). By Euler's identity <theta, v> is
+        # positive, so v is 0 only if it underflows.
         size = self.norm.dual(self.gradients.parameters(v))
         lower = 0.0
         scale = 0.0
@@ -120,10 +122,11 @@ class TangentProgram:
         )
 
     def with_direction(self, found: Multipliers, w: Tensor, slopes: Array) -> Multipliers:
-        """Put a feasible multiple of w beside the multipliers, if its norm is less than theirs.
+        """Take over a feasible multiple of w, if its norm is below the upper bound so far.
 
         ``slopes`` are J w (n,).
         """
+        # With the least of J w positive, (L / least) w satisfies J w >= L.
         least = float(slopes.min())
         if not least > 0:
             return found
@@ -166,7 +169,10 @@ class Multipliers:
     method: Method
 
     def raised(self, found: Multipliers) -> Multipliers:
-        """Take over weights that prove a higher lower bound; the upper bound stays."""
+        """Take over the weights of other multipliers, if they prove a higher lower bound.
+
+        The upper bound and its direction stay.
+        """
         if found.lower <= self.lower:
             return self
         return replace(found, upper=self.upper, direction=self.direction, method=self.method)
@@ -181,6 +187,7 @@ class Multipliers:
         """A lower bound on the gap of the best multipliers there are."""
         if self.method == "exact":
             return self.gap
+        # (3) with the upper bound in the place of the optimum.
         return min(self.gap, kkt_gap(self.upper, self.program.size))
 
     @property
@@ -205,15 +212,18 @@ def loss_weights(margins: Array, rivals: int, temperature: float = 1.0) -> Array
     Parameters
     ----------
     margins : ndarray of shape (n,)
-        Margins, those of a sample together.
+        Margins, sample by sample.
     rivals : int
-        Their number a sample.
+        The number of margins of each sample.
     temperature : float
-        What the margins are multiplied with first.
+        The margins are multiplied with this first: the higher, the more the smallest ones count.
     """
     return weights_of_margins(temperature * margins.reshape(-1, rivals)).reshape(-1)
 
 
 def tempered_weights(margins: Array, rivals: int) -> list[Array]:
-    """Return the `loss_weights` of temperatures from 1 to 10,000: of all margins to the least."""
+    """Return the `loss_weights` at nine temperatures: from 1, the loss's own, to 10,000.
+
+    At the last one next to nothing but the smallest margins has weight.
+    """
     return [loss_weights(margins, rivals, s) for s in np.geomspace(1.0, 1e4, 9).tolist()]

@@ -42,6 +42,7 @@ norm.py       the protocol of all norms: value, dual, maximiser, atom
 entries.py    l_p
 matrices.py   norms of singular values
 groups.py     norms of groups of gate columns or features, and one over them
+blocks.py     norms of consecutive blocks of coefficients, and one over them
 tensors.py    norms of a module's parameters, tensors by name
 named.py      norms by name, norms of your own, and what solvers may use
 ============  ==================================================================

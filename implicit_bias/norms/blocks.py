@@ -70,18 +70,20 @@ class OverBlocks(UndividedNorm):
         return self.outer.value(np.array([block.norm.value(part) for block, part in parts]))
 
     def maximiser(self, V: Array) -> Array:
-        """Return that of each block, times that of the outer norm at the blocks' dual norms."""
+        """Return a_b u_b: a maximises over the blocks' dual norms, u_b within the block."""
         parts = self.split(V)
         duals = [block.norm.dual(part) for block, part in zip(self.blocks, parts, strict=True)]
         shares = self.outer.maximiser(np.array(duals))
         found = list[Array]()
         for share, block, part in zip(shares, self.blocks, parts, strict=True):
-            best = block.norm.maximiser(part) if share else np.zeros(block.shape)
+            best = np.zeros(block.shape)
+            if share:  # under l1 a single block has one
+                best = block.norm.maximiser(part)
             found.append((share * best).reshape(-1))
         return np.concatenate(found).reshape(V.shape)
 
     def partition(self, shape: Shape) -> None:
-        """Return None: it is not asked for as a sum over groups."""
+        """Return None, whatever the norms: solvers read the blocks themselves."""
         return
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
@@ -95,12 +97,14 @@ class OverBlocks(UndividedNorm):
         return self.outer.atom(cp.hstack(atoms), (len(atoms),), cp)
 
     def split(self, coef: Array) -> list[Array]:
-        """Return the matrices of all blocks."""
+        """Return the matrix of each block."""
+        # Blocks are consecutive: each ends where the next one begins.
         ends = np.cumsum([block.size for block in self.blocks])
         parts = np.split(coef.reshape(-1), ends[:-1])
         return [part.reshape(block.shape) for part, block in zip(parts, self.blocks, strict=True)]
 
     def _bound(self, A: Enclosure) -> float:
+        # The outer norm grows with each of its arguments, so that their bounds give its bound.
         parts = zip(self.blocks, self.split(A.value), self.split(A.radius), strict=True)
         bounds = [block.norm.bound(Enclosure(value, radius)) for block, value, radius in parts]
         return self.outer.bound(exactly(np.array(bounds)))

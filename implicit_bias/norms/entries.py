@@ -28,13 +28,13 @@ class Entrywise(UndividedNorm):
     Attributes
     ----------
     exponent : float
-        Of the powers, 1 to infinity.
+        The p of the head, 1 to infinity.
     """
 
     @property
     @abstractmethod
     def exponent(self) -> float:
-        """Of the powers, 1 to infinity."""
+        """The p of the head, 1 to infinity."""
 
     @property
     @abstractmethod
@@ -47,7 +47,7 @@ class Entrywise(UndividedNorm):
         sizes = abs(coef)
         if self.exponent == 1:
             return float(sizes.sum())
-        # Over the largest entry, so that no power over- or underflows.
+        # Entries are divided by the largest one, so that no power over- or underflows.
         largest = 0.0
         if math.prod(sizes.shape):
             largest = float(sizes.max())
@@ -70,18 +70,21 @@ class Entrywise(UndividedNorm):
             place = np.unravel_index(int(sizes.argmax()), tuple(sizes.shape))
             found[place] = signs[place]
             return found
-        # q - 1 = 1 / (p - 1).
-        found = signs * (sizes / (LInf().value(sizes) or 1.0)) ** (1.0 / (self.exponent - 1.0))
+        # The power q - 1 is 1 / (p - 1). For p = infinity it is 0, which leaves the signs. Both
+        # divisors are 1 instead of 0 where V is 0.
+        largest = LInf().value(sizes) or 1.0
+        found = signs * (sizes / largest) ** (1.0 / (self.exponent - 1.0))
         return found / (self.value(found) or 1.0)
 
     @final
     def _bound(self, A: Enclosure) -> float:
         if math.isinf(self.exponent):
             return self.value(A.magnitude)
-        # Relative errors: of the powers and their sum, then of 1 / p and the root. The p roundings
-        # that a power makes of the division's rounding are one again after the root. An exponent
-        # p' near p changes a norm of n entries by a factor n^(1 / p - 1 / p') at most: that of a
-        # dual norm, p / (p - 1), may have 2 roundings, and 1 / p one more.
+        # First the relative error of the powers and their sum. A power multiplies the rounding of
+        # the division by p, and the root divides it by p again: it counts once.
+        # Then that of the root. Its exponent 1 / p is rounded, and so is the p of a dual norm,
+        # p / (p - 1), twice. An exponent p' in the place of p changes the norm of n entries by a
+        # factor n^|1 / p - 1 / p'| at most: hence the logarithm of n.
         size = A.value.size
         of_sum = gamma(POWER_ROUNDINGS + size + 4)
         of_root = gamma(POWER_ROUNDINGS + 4) * (1.0 + math.log(max(size, 2)))

@@ -93,7 +93,7 @@ class GroupNorm(SumNorm):
         """Return an upper bound on Omega, as a real number."""
         norms = self.group_norms(coef)
         groups = self.groups_of_rows(math.prod(coef.shape[:-2]))
-        # Squares and sums within a row and within a group, and their roots and scalings.
+        # Roundings: of squares and sums within a row and a group, and 10 of roots and scalings.
         rounding = gamma(coef.shape[-1] + int(np.bincount(groups).max()) + 10)
         return sum_up((norms * (1.0 + rounding) + SMALLEST_NORMAL * (norms > 0)).tolist())
 
@@ -119,9 +119,9 @@ class GroupNorm(SumNorm):
     def maximiser(self, V: Array) -> Array:
         """Return V_g over its norm, of the group with the largest dual norm."""
         norms = self.dual_norms(V)
-        best = np.zeros(len(norms))
-        best[norms.argmax()] = 1.0 / (norms.max() or 1.0)
-        return self.aligned(V, best)
+        factors = np.zeros(len(norms))
+        factors[norms.argmax()] = 1.0 / (norms.max() or 1.0)  # 1 where V is 0
+        return self.aligned(V, factors)
 
     def partition(self, shape: Shape) -> Partition:
         """Return the groups of gate columns."""
@@ -134,9 +134,14 @@ class GroupNorm(SumNorm):
         return sum(cp.norm(zeta[np.flatnonzero(of_entries == g)], 2) for g in np.unique(of_entries))
 
     def aligned(self, V: Array, group_norms: Array) -> Array:
-        """Return zeta_g = d_g V_g, as KKT demands, in the shape of V, from V and d (G,)."""
+        """Return zeta_g = d_g V_g, as KKT demands, in the shape of V, from V and d (G,).
+
+        At an optimum d_g is ||zeta_g||, as ||V_g|| = 1 where zeta_g is not 0.
+        """
         if self.apart:
-            return V * group_norms.reshape(-1, self.n_groups)[:, self.groups, None]
+            # The groups (k, g) of a class k are those of its own coefficients.
+            by_class = group_norms.reshape(-1, self.n_groups)
+            return V * by_class[:, self.groups, None]
         return V * group_norms[self.groups][:, None]
 
     def groups_of_rows(self, n_classes: int) -> NDArray[np.int64]:
@@ -151,9 +156,10 @@ class GroupNorm(SumNorm):
 
 @dataclass(frozen=True, eq=False)
 class _OverGroups(ConjugatedNorm):
-    """One norm of each of the groups of gate columns, or of features, and one over these norms.
+    """A norm of each group, of gate columns or of features, and an outer norm of these norms.
 
-    The norm over them grows with each of them, so that the dual norm is the same of the duals.
+    The outer norm grows with each group's norm. So the dual norm is composed alike: the dual of the
+    outer norm, taken of the groups' dual norms.
     """
 
     norm: ConjugatedNorm
@@ -180,9 +186,9 @@ class _OverGroups(ConjugatedNorm):
 
     @final
     def _bound(self, A: Enclosure) -> float:
-        return self._outer.bound(exactly(self._bounds(A)))
+        return self._outer.bound(exactly(self._bounds_of_groups(A)))
 
-    def _bounds(self, A: Enclosure) -> Array:
+    def _bounds_of_groups(self, A: Enclosure) -> Array:
         """Return upper bounds on the norms of the groups, over an enclosure."""
         bounds = []
         for value, radius in zip(self._parts(A.value), self._parts(A.radius), strict=True):
@@ -196,20 +202,24 @@ class _OverGroups(ConjugatedNorm):
         weights = self._outer.maximiser(np.array([self.norm.dual(part) for part in parts]))
         found = np.zeros(V.shape)
         for weight, part, places in zip(weights, parts, self._places(V.shape), strict=True):
-            if weight:
+            if weight:  # most groups have none under a sum
                 np.put(found, places, weight * self.norm.maximiser(part))
         return found
 
     @final
     def partition(self, shape: Shape) -> Partition | None:
-        """Return the terms of all groups, where the norm sums them or is the largest entry."""
+        """Return the terms of all groups where the outer norm sums them; None for a maximum.
+
+        The largest absolute value of all entries is the exception: it is one term.
+        """
         parts = self._places(shape)
         if self._outer == LInf() and len(parts) > 1:
-            # A maximum over groups is no sum, but the largest entry of all has no use for groups.
+            # A maximum over groups is no sum. The maximum of maxima is that of all entries.
             found = self.norm.partition(shape)
             if found is not None and found.inner == "linf" and not found.groups.any():
                 return found
             return None
+        # The terms of one group after the other, numbered on.
         whole = np.zeros(shape, dtype=np.int64)
         count = 0
         inner: InnerNorm = "l2"
@@ -288,7 +298,7 @@ class SumOverGroups(_OverGroups):
 
     def dual_bounds(self, V: Enclosure) -> Array:
         """Return upper bounds on the groups' dual norms, shape (G,)."""
-        return self.conjugate._bounds(V)
+        return self.conjugate._bounds_of_groups(V)
 
     @property
     def _outer(self) -> L1:
@@ -340,7 +350,7 @@ def GroupL2(groups: ArrayLike) -> SumOverGroups:  # noqa: N802 - one of the norm
 
 
 def as_groups(groups: ArrayLike) -> NDArray[np.int64]:
-    """Convert to groups (M,); numbers must be 0 .. G - 1, none left out, and names are numbered.
+    """Convert to groups (M,): numbers 0 .. G - 1 without a gap, or names, which are numbered.
 
     Raises
     ------
@@ -353,7 +363,7 @@ def as_groups(groups: ArrayLike) -> NDArray[np.int64]:
             "groups must be one number or name per feature (or gate column), got shape "
             f"{given.shape}"
         )
-    if given.dtype.kind in "OUT":
+    if given.dtype.kind in "OUT":  # names: objects, or strings of either kind
         return np.unique(given, return_inverse=True)[1].astype(np.int64)
     numbers = as_numbers(groups, "groups")
     found = np.unique(numbers)

@@ -3,7 +3,8 @@ r"""Norms of matrices: of their singular values.
 Their bounds come from the residual of a computed decomposition A = U S V' + E,
 
     ||A||_2 <= ||U||_2 ||V||_2 s_1 + ||E||_F,
-    ||A||_* <= ||U||_2 ||V||_2 sum(s) + sqrt(min(K, M D)) ||E||_F
+    ||A||_* <= ||U||_2 ||V||_2 sum(s) + sqrt(min(K, M D)) ||E||_F,
+    ||A||   <= ||U||_2 ||V||_2 ||s||_p + c ||E||_F   for any p,   c = max ||E|| over ||E||_F = 1.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class OfSingularValues(UndividedNorm):
     Attributes
     ----------
     entries : L1, LInf or Lp
-        Of the singular values.
+        The norm of the singular values, as entries.
     """
 
     entries: Entrywise
@@ -46,14 +47,15 @@ class OfSingularValues(UndividedNorm):
     def maximiser(self, V: Array) -> Array:
         """Return U diag(a) W', V = U diag(s) W', where a is the maximiser at the values s."""
         U, s, Vt = _linalg(V).svd(as_matrix(V), full_matrices=False)
-        # Singular values that are 0 but for rounding would have a = 1 in the spectral norm.
+        # Singular values that are 0 but for rounding would have a = 1 in the spectral norm. A dtype
+        # of torch has the name of numpy's, with a prefix.
         unit = np.finfo(str(s.dtype).removeprefix("torch.")).eps
         tolerance = max(RANK_TOLERANCE, float(unit) * max(len(U), Vt.shape[1]))
         a = self.entries.maximiser(s * (s > tolerance * s[0]))
         return ((U * a) @ Vt).reshape(V.shape)
 
     def partition(self, shape: Shape) -> Partition | None:
-        """Return that of the Euclidean norm for a matrix of one row, whose singular value it is."""
+        """Return one group for a matrix of one row, whose singular value is its Euclidean norm."""
         if shape[0] > 1:
             return None
         return L2().partition(shape)
@@ -64,25 +66,27 @@ class OfSingularValues(UndividedNorm):
         radius = as_matrix(A.radius)
         if not np.isfinite(matrix).all() or not np.isfinite(radius).all():
             return math.inf
-        # Exactly 0 is no rounding: it proves that samples are not separable (Gordan).
+        # V = 0 proves that samples are not separable (Gordan): it is 0 exactly, without a radius.
         if not matrix.any() and not radius.any():
             return 0.0
-        # ||E|| <= most ||E||_F, with equality where all singular values are equal.
+        # ||E|| <= c ||E||_F: for p < 2 the worst E has equal singular values, for p > 2 only one.
         rank = min(matrix.shape)
-        most = max(1.0, self.entries.bound(exactly(np.ones(rank))) / math.sqrt(rank))
+        c = max(1.0, self.entries.bound(exactly(np.ones(rank))) / math.sqrt(rank))
         try:
             U, s, Vt = np.linalg.svd(matrix, full_matrices=False)
         except np.linalg.LinAlgError:  # no convergence
-            return most * L2().bound(A) * (1.0 + gamma(8))
-        stretch = _norm_of_orthonormal(U) * _norm_of_orthonormal(Vt.T)
+            return c * L2().bound(A) * (1.0 + gamma(8))
+        norms_of_UV = _norm_of_orthonormal(U) * _norm_of_orthonormal(Vt.T)
         # ||E||_F: what is computed of it, the rounding of U S V', and what the enclosure adds.
         residual = matrix - (U * s) @ Vt
         total = float(s.sum()) * (1.0 + gamma(rank + 2))
-        rest = float(np.linalg.norm(residual)) * (1.0 + gamma(residual.size + 4))
-        rest += gamma(rank + 5) * total * stretch
-        rest += float(np.linalg.norm(radius)) * (1.0 + gamma(radius.size + 4))
-        rest = SAFETY * rest + UNDERFLOW
-        return (self.entries.bound(exactly(s)) * stretch + most * rest) * (1.0 + 8 * gamma(8))
+        norm_of_E = float(np.linalg.norm(residual)) * (1.0 + gamma(residual.size + 4))
+        norm_of_E += gamma(rank + 5) * total * norms_of_UV
+        norm_of_E += float(np.linalg.norm(radius)) * (1.0 + gamma(radius.size + 4))
+        norm_of_E = SAFETY * norm_of_E + UNDERFLOW
+        # The bound of the head; the last factor covers the roundings of this line.
+        bound = self.entries.bound(exactly(s)) * norms_of_UV + c * norm_of_E
+        return bound * (1.0 + 8 * gamma(8))
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,7 @@ class Schatten(OfSingularValues):
 
     @property
     def conjugate(self) -> Schatten:
-        """That of p / (p - 1)."""
+        """The norm of the exponent p / (p - 1)."""
         return Schatten(conjugate_exponent(self.p))
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:

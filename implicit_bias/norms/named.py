@@ -72,8 +72,8 @@ class AtomError(ValueError):
 class OwnNorm(OneGroupNorm):
     """A norm that is given by its value and its dual alone.
 
-    The bounds trust both to OWN_ROUNDINGS roundings per entry. An enclosure of V is bounded entry
-    by entry: Omega_*(V + E) <= Omega_*(V) + sum_j radius_j Omega_*(e_j).
+    Both are trusted up to OWN_ROUNDINGS roundings per entry. Over an enclosure of V the triangle
+    inequality gives the bound Omega_*(V + E) <= Omega_*(V) + sum_j radius_j Omega_*(e_j).
 
     Parameters
     ----------
@@ -99,13 +99,13 @@ class OwnNorm(OneGroupNorm):
     def dual_bounds(self, V: Enclosure) -> Array:
         """Return an upper bound on Omega_*, shape (1,)."""
         rounding = 1.0 + SAFETY * gamma(OWN_ROUNDINGS * (V.value.size + 4))
-        rest = 0.0
+        of_radius = 0.0
         if V.radius.any():
-            rest = float((V.radius * self._units(V.value.shape)).sum())
-        return np.array([(self.dual(V.value) + rest) * rounding])
+            of_radius = float((V.radius * self._duals_of_units(V.value.shape)).sum())
+        return np.array([(self.dual(V.value) + of_radius) * rounding])
 
     def maximiser(self, V: Array) -> Array:
-        """Refuse: value and dual do not determine it cheaply."""
+        """Refuse: value and dual alone do not give it at a low cost."""
         raise NotImplementedError(f"{self.given!r} has no maximiser")
 
     def partition(self, shape: Shape) -> None:
@@ -127,8 +127,9 @@ class OwnNorm(OneGroupNorm):
                 f"it gets flattened in C order: {type(error).__name__}: {error}"
             ) from error
 
-    def _units(self, shape: Shape) -> Array:
-        """Omega_* of each unit vector, of this shape."""
+    def _duals_of_units(self, shape: Shape) -> Array:
+        """Omega_*(e_j) of the unit vector of each entry j, as an array of this shape."""
+        # They cost a dual norm per entry: each shape's are kept.
         if shape not in self._unit_duals:
             units = np.zeros(shape)
             found = np.zeros(shape)
@@ -168,8 +169,10 @@ BALLS: tuple[Norm, ...] = (Nuclear(), Spectral())
 
 
 def entries_of(norm: Norm) -> Entrywise | None:
-    """Return l_p, p other than 2, if the norm is that or the sum of it over groups."""
-    inner = norm.norm if isinstance(norm, SumOverGroups) else norm
+    """Return the l_p norm, p other than 2, that a norm is or sums over groups; else None."""
+    inner = norm
+    if isinstance(norm, SumOverGroups):
+        inner = norm.norm
     if isinstance(inner, Entrywise) and inner.exponent != 2.0:
         return inner
     return None

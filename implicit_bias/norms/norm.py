@@ -43,7 +43,9 @@ PointShape = TypeVar("PointShape")
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """A norm as a sum over groups of entries: of their Euclidean norms, or of their maxima.
+    """A norm that is a sum over groups of entries: of a Euclidean norm, or of a maximum, of each.
+
+    The l1 norm has a group for each entry; l2 and l_inf have one group of all entries.
 
     Attributes
     ----------
@@ -70,9 +72,9 @@ class NormOf(ABC, Generic[Point, PointShape]):
 
     @abstractmethod
     def maximiser(self, V: Point) -> Point:
-        """Return a zeta of norm 1 with <zeta, V> = Omega_*(V): steepest ascent; 0 of V = 0.
+        """Return a zeta of norm 1 with <zeta, V> = Omega_*(V), the direction of steepest ascent.
 
-        Where several are best (l1: entries of the same size), the first.
+        It is 0 for V = 0. Where several are best (l1: entries of the same size), it is the first.
 
         Raises
         ------
@@ -116,7 +118,7 @@ class Norm(NormOf[Array, Shape]):
 
     @abstractmethod
     def group_norms(self, coef: Array) -> Array:
-        """Return the terms of Omega as a sum over groups, shape (G,); G = 1 where it is none."""
+        """Return the terms of Omega as a sum over groups, (G,); a norm that is none has G = 1."""
 
     @abstractmethod
     def dual_norms(self, V: Array) -> Array:
@@ -132,7 +134,7 @@ class Norm(NormOf[Array, Shape]):
 
     @abstractmethod
     def partition(self, shape: Shape) -> Partition | None:
-        """Return the norm of coefficients of this shape as a sum over groups, if it is one."""
+        """Return the groups of coefficients of this shape; None where the norm sums no groups."""
 
 
 @runtime_checkable
@@ -155,7 +157,10 @@ class HasAtom(Protocol):
 
 
 class OneGroupNorm(Norm):
-    """A norm that is no sum over groups, or whose groups are not known."""
+    """A norm that is no sum over groups, or whose groups are not known.
+
+    A subclass defines all other methods: value, dual, maximiser, atom, both bounds, partition.
+    """
 
     @final
     def group_norms(self, coef: Array) -> Array:
@@ -169,11 +174,11 @@ class OneGroupNorm(Norm):
 
 
 class SumNorm(Norm):
-    """A norm that is the sum of norms of groups, and has no conjugate here."""
+    """A norm that is a sum over groups, and whose dual is no norm of this package."""
 
     @final
     def value(self, coef: Array) -> float:
-        """Omega of coefficients; inf where a group has no norm."""
+        """Omega of coefficients; inf where the norm of a group is."""
         return float(self.group_norms(coef).sum())
 
     @final
@@ -192,11 +197,12 @@ class ConjugatedNorm(Norm):
 
     @abstractmethod
     def _bound(self, A: Enclosure) -> float:
-        """Return an upper bound on the norm of all arrays in an enclosure of numbers up to 1."""
+        """Return an upper bound on the norm of all arrays in an enclosure of entries up to 1."""
 
     @final
     def bound(self, A: Enclosure) -> float:
         """Return an upper bound on the norm of all arrays in an enclosure."""
+        # Over a power of two, so that no square or power overflows.
         scaled, exponent = A.scaled()
         return float(ldexp_up(self._bound(scaled), exponent))
 
@@ -221,5 +227,5 @@ class UndividedNorm(OneGroupNorm, ConjugatedNorm):
 
 
 def exactly(values: Array) -> Enclosure:
-    """Return an enclosure of radius 0: the numbers are the real ones."""
+    """Return numbers as an enclosure of radius 0: rounding has no part in them."""
     return Enclosure(values, np.zeros_like(values))

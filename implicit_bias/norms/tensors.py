@@ -76,7 +76,7 @@ class ParameterNorm(NormOf[Parameters, Shapes]):
 
     @abstractmethod
     def maximiser(self, V: Parameters) -> dict[str, Tensor]:
-        """Return a theta of norm 1 with <theta, v> = ||v||_*: steepest ascent; 0 of v = 0."""
+        """Return a theta of norm 1 with <theta, v> = ||v||_*, steepest ascent; 0 for v = 0."""
 
 
 @runtime_checkable
@@ -131,7 +131,8 @@ class ComposedNorm(ParameterNorm):
     scale: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.outer, Entrywise):  # those that grow with each absolute value
+        # An outer norm must grow with each absolute value: otherwise the duals do not compose.
+        if not isinstance(self.outer, Entrywise):
             raise ValueError(
                 f"the norm over the tensors must be L1, L2, LInf or Lp, got {self.outer!r}"
             )
@@ -150,6 +151,7 @@ class ComposedNorm(ParameterNorm):
 
     def maximiser(self, V: Parameters) -> dict[str, Tensor]:
         """Return theta with ||theta|| <= 1 and <theta, v> = ||v||_*."""
+        # theta_p = a_p u_p of the head, with the weights a, times the scale s_p.
         weights = self.outer.maximiser(self.tensor_dual_norms(V)).tolist()
         found = {}
         for weight, (name, tensor) in zip(weights, V.items(), strict=True):
@@ -158,7 +160,7 @@ class ComposedNorm(ParameterNorm):
                 continue
             norm = self.inner_of(name)
             best = torch.as_tensor(
-                norm.maximiser(_for_norm(norm, tensor)), dtype=tensor.dtype, device=tensor.device
+                norm.maximiser(_matrix_for(norm, tensor)), dtype=tensor.dtype, device=tensor.device
             )
             found[name] = weight * self.unit(name) * best.reshape(tensor.shape)
         return found
@@ -167,7 +169,7 @@ class ComposedNorm(ParameterNorm):
         """Return the norm of a tensor."""
         if isinstance(self.inner, Norm):
             return self.inner
-        norm = _for_part(self.inner, name)
+        norm = _lookup_by_part(self.inner, name)
         if norm is None:
             raise ValueError(
                 f"no norm is given for the parameter {name!r}, but for {sorted(self.inner)}: name "
@@ -177,14 +179,14 @@ class ComposedNorm(ParameterNorm):
 
     def unit(self, name: str) -> float:
         """Return the scale of a tensor."""
-        return _for_part(self.scale, name) or 1.0
+        return _lookup_by_part(self.scale, name) or 1.0
 
     def tensor_norms(self, theta: Parameters) -> Array:
         """Return the inner norm of each tensor over its scale, in their order."""
         found = []
         for name, tensor in theta.items():
             norm = self.inner_of(name)
-            found.append(norm.value(_for_norm(norm, tensor)) / self.unit(name))
+            found.append(norm.value(_matrix_for(norm, tensor)) / self.unit(name))
         return np.array(found)
 
     def tensor_dual_norms(self, v: Parameters) -> Array:
@@ -192,7 +194,7 @@ class ComposedNorm(ParameterNorm):
         found = []
         for name, tensor in v.items():
             norm = self.inner_of(name)
-            found.append(norm.dual(_for_norm(norm, tensor)) * self.unit(name))
+            found.append(norm.dual(_matrix_for(norm, tensor)) * self.unit(name))
         return np.array(found)
 
     def atom(self, zeta: Mapping[str, Any], shape: Shapes, cp: Any) -> Any:
@@ -215,7 +217,8 @@ def check_parts(norm: ParameterNorm, names: Collection[str]) -> None:
     if not isinstance(norm, ComposedNorm) or isinstance(norm.inner, Norm):
         return
     for part in norm.inner:
-        if part != "" and not any(_for_part({part: True}, name) for name in names):
+        # A name that no parameter's path begins with is a misspelling.
+        if part != "" and not any(_lookup_by_part({part: True}, name) for name in names):
             raise ValueError(
                 f"the norm names {part!r}, which is no parameter and no part that is trained: the "
                 f"parameters are {', '.join(sorted(names))}"
@@ -227,11 +230,12 @@ def check_parts(norm: ParameterNorm, names: Collection[str]) -> None:
 Given = TypeVar("Given")
 
 
-def _for_part(given: Mapping[str, Given], name: str) -> Given | None:
+def _lookup_by_part(given: Mapping[str, Given], name: str) -> Given | None:
     """Return what is given for a tensor, or for the smallest part of the module that it is in."""
-    places = name.split(".")
-    for n in range(len(places), -1, -1):
-        part = ".".join(places[:n])
+    # From the whole name to "", which is for all tensors.
+    path = name.split(".")
+    for n in range(len(path), -1, -1):
+        part = ".".join(path[:n])
         if part in given:
             return given[part]
     return None
@@ -272,7 +276,7 @@ PARAMETER_NORMS: dict[str, ComposedNorm] = {
 
 
 def up_to_scales(norm: ParameterNorm) -> str:
-    """Return the name of the norm that this one is up to scales, if the table has it; else ""."""
+    """Return the head's name for a norm without its scales; "" where the table lacks it."""
     if isinstance(norm, ComposedNorm):
         for name, plain in PARAMETER_NORMS.items():
             if (norm.inner, norm.outer) == (plain.inner, plain.outer):
@@ -326,19 +330,20 @@ def as_parameter_norm(norm: GivenNorm) -> ParameterNorm:
         for named in PARAMETER_NORMS.values():
             if named.inner == norm:
                 return named
-        # An l_p norm of all entries, or of all singular values, is that of the tensors' norms.
-        over: Norm = norm
+        # The l_p norm of all entries, or of all singular values, is the l_p norm of the tensors'.
+        outer: Norm = norm
         if isinstance(norm, OfSingularValues):
-            over = norm.entries
-        if not isinstance(over, Entrywise):
+            outer = norm.entries
+        if not isinstance(outer, Entrywise):
             raise ValueError(
                 f"the norm of several tensors cannot be composed of {norm!r} alone: pass "
                 "ComposedNorm(inner, outer), such as ComposedNorm(Spectral(), LInf())"
             )
-        return ComposedNorm(norm, over, repr(norm))
+        return ComposedNorm(norm, outer, repr(norm))
     if isinstance(norm, Mapping):
         inner: dict[str, Norm] = {}
         words = []
+        # A name stands for the inner norm of its row in the head's table.
         for part, given in norm.items():
             words.append(f"{given} of {part or 'all others'}")
             if isinstance(given, Norm):
@@ -358,11 +363,13 @@ def as_parameter_norm(norm: GivenNorm) -> ParameterNorm:
 
 def matrix_shape(shape: torch.Size) -> tuple[int, int]:
     """Shape of a tensor as a matrix: (first axis, all others); a vector is a column."""
-    rows = shape[0] if shape else 1
+    rows = 1
+    if shape:  # a scalar has no axis
+        rows = shape[0]
     return rows, math.prod(shape[1:])
 
 
-def _for_norm(norm: Norm, tensor: Tensor) -> Any:
+def _matrix_for(norm: Norm, tensor: Tensor) -> Any:
     """Return a tensor as the matrix that a norm takes: of torch where it does, else of numpy."""
     matrix = tensor.detach().reshape(matrix_shape(tensor.shape))
     if isinstance(norm, OfSingularValues):

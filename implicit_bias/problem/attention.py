@@ -106,6 +106,7 @@ def attention_margin(
             "there is nothing to select; pass (samples, tokens, features)"
         )
     check_shape(q, "query", (N, q.shape[1]), f"pass one query for each of the {N} samples")
+    # All differences x_best - x_t, and then those of the other tokens, one sample after the other.
     own = np.arange(T) == _as_places(best, N, T)[:, None]  # (N, T)
     differences = X[own][:, None] - X  # (N, T, D)
     norm = as_norm(norm)

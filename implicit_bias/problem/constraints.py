@@ -2,8 +2,8 @@ r"""The constraints of a margin problem: one per pair of a sample and a rival cl
 
         <b_p (x) phi(x_n(p)), zeta> + <b_p, offset>  >=  1 - xi_n(p),      p = 1 .. R
 
-with b_p = e_{y_n} - e_k for each class k other than the sample's own: two classes per row say all
-that concerns classes. Scores f (N, K') = phi(x_n)' zeta are those of the first K' classes; the
+with b_p = e_{y_n} - e_k for each class k other than the sample's own: the owner y_n and the rival k
+of a row determine b_p. Scores f (N, K') = phi(x_n)' zeta are those of the first K' classes; the
 others score 0. So labels -1 and +1 are the case K' = 1 and need no formulas of their own:
 
 =================  ====  =================  ======================================================
@@ -105,24 +105,31 @@ class Constraints:
 
     @property
     def own(self) -> Integers:
-        """Class of each sample, (N,), where these are all constraints."""
+        """Class of each sample, (N,), where these are all constraints; not ``owners``, (R,)."""
         return self.by_sample(self.owners)[:, 0]
 
     def by_sample(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values (R,) of all constraints as (N, K - 1), those of a sample in a row."""
         return values.reshape(self.n_samples, self.n_classes - 1)
 
-    # --- between the rows, the samples and the problem
+    # --- between the rows, the samples and the problem: ``values`` are numbers of the rows, (R,)
 
     def values(self, alpha: NDArray[Any]) -> NDArray[Any]:
         """Dual variables of the rows, (R,), from those of the problem, (N,) or (N, K)."""
         return alpha.reshape(-1)[self._places]
 
     def alpha(self, values: NDArray[Any], elsewhere: Any = 0) -> NDArray[Any]:
-        """Dual variables of the problem, (N,) or (N, K), from those of the rows."""
+        """Dual variables of the problem, (N,) or (N, K), from those of the rows.
+
+        What has no row among these, as a sample's own class, is ``elsewhere``.
+        """
         alpha = np.full(self.alpha_shape, elsewhere, dtype=values.dtype)
         alpha.reshape(-1)[self._places] = values
         return alpha
+
+    def equal_alpha(self) -> Array:
+        """Return dual variables of the problem, equal within each sample, whose sum is 1."""
+        return self.alpha(np.full(len(self), 1.0 / (self.n_classes - 1)))
 
     def totals(self, values: NDArray[Any]) -> NDArray[Any]:
         """Sum of each sample's values, (N,): what its box bounds of its dual variables."""
@@ -134,6 +141,7 @@ class Constraints:
         """Smallest of each sample's values, (N,); inf for a sample without rows."""
         smallest = np.full(self.n_samples, np.inf, dtype=values.dtype)
         # The rows of a sample lie together, from its first one on.
+        # The reduction is left out where each has one row, as with two classes.
         if len(self._first) < len(values):
             values = np.minimum.reduceat(values, self._first)
         smallest[self.samples[self._first]] = values
@@ -147,12 +155,13 @@ class Constraints:
         return table[self._own_places] - table[self._rival_places]
 
     def sizes(self, scores: Array) -> Array:
-        """<abs(b_p), f(x_n(p))> of the rows, (R,): bounds margins' errors by those of scores."""
+        """<abs(b_p), f(x_n(p))> of the rows, (R,): of the errors of scores, those of margins."""
         table = self._with_unscored(scores).reshape(-1)
         return np.asarray(table[self._own_places] + table[self._rival_places])
 
     def weights(self, values: NDArray[Any]) -> NDArray[Any]:
         """Sum of alpha_p b_p over the rows of each sample, (N, K')."""
+        # b_p = e_{y_n} - e_k: each row adds its value to one entry, and takes it from another.
         table = np.zeros(self.n_samples * self.n_classes, dtype=values.dtype)
         np.add.at(table, self._own_places, values)
         np.subtract.at(table, self._rival_places, values)
@@ -179,7 +188,7 @@ class Constraints:
 
     @property
     def offset_classes(self) -> Integers:
-        """Classes with a free offset, (J,): all but the last, as differences count."""
+        """Classes with a free offset, (J,): all but the last, as only differences count."""
         if not self.intercept:
             return np.arange(0)
         return np.arange(self.n_classes - 1)
@@ -201,12 +210,6 @@ class Constraints:
         whole = np.append(intercept, np.zeros(self.n_classes - self.width))
         return whole[self.offset_classes] - whole[-1]
 
-    # --- dual variables and margins of rows
-
-    def equal_alpha(self) -> Array:
-        """Return dual variables of the problem, equal within each sample, with sum 1."""
-        return self.alpha(np.full(len(self), 1.0 / (self.n_classes - 1)))
-
     # --- some of the rows
 
     def subset(self, index: Integers | NDArray[np.bool_]) -> Constraints:
@@ -223,7 +226,10 @@ class Constraints:
         return replace(self, width=self.n_classes - 1)
 
     def labels_of_touched(self) -> Array:
-        """b_p, (R, J), in the classes that these rows touch but the last: minus the others' sum."""
+        """Entries of b_p of the classes in these rows, without the last of them: (R, classes - 1).
+
+        The last one's entry is left out as it is minus the sum of the others.
+        """
         touched = np.unique(np.append(self.owners, self.rivals))
         return self._label_entries(touched[:-1])
 
@@ -231,6 +237,7 @@ class Constraints:
         """Return at most this many rows: half of them the heaviest, and some of each class."""
         if len(self) <= count:
             return np.arange(len(self))
+        # Weights are estimates: rows of every class guard against wrong ones.
         heaviest = np.argsort(-weights, kind="stable")[: count // 2]
         each = count // (2 * len(np.unique(self.owners)))
         return np.union1d(heaviest, spread(self.owners, each))
@@ -243,12 +250,12 @@ class Constraints:
 
     @cached_property
     def _first(self) -> Integers:
-        """First row of each sample."""
+        """First row of each sample that has rows, in their order."""
         return np.flatnonzero(np.diff(self.samples, prepend=-1))
 
     @cached_property
     def _places(self) -> Integers:
-        """Place of each row's dual variable among those of the problem, flattened."""
+        """Place of each row's dual variable in the problem's array, (N,) or (N, K), flattened."""
         if len(self.alpha_shape) == 1:
             return self.samples
         return self._rival_places  # row-major: sample, rival
@@ -264,7 +271,7 @@ class Constraints:
         return self.samples * self.n_classes + self.rivals
 
     def _with_unscored(self, scores: NDArray[Any]) -> NDArray[Any]:
-        """Scores of all classes, (N, n_classes): 0 of those without."""
+        """Scores of all classes, (N, n_classes): 0 for a class without scores."""
         if self.width == self.n_classes:
             return scores
         table = np.zeros((self.n_samples, self.n_classes), dtype=scores.dtype)
@@ -287,6 +294,7 @@ def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> I
         Most rows to return; further rows of a sample come after the worst of every one.
     """
     index = np.flatnonzero(margins < below)
+    # The worst margin of each sample, and inf for samples without such a row.
     smallest = np.full(int(samples.max(initial=-1)) + 1, np.inf)
     np.minimum.at(smallest, samples[index], margins[index])
     worst = smallest[smallest < np.inf]

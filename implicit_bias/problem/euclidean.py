@@ -1,7 +1,8 @@
-"""Norms that are sums of Euclidean norms over groups, as groups of gates.
+"""Sums of Euclidean norms over any groups of coefficients, as sums over groups of gate columns.
 
-A norm may divide the features of a gate into groups, as the group lasso does. Then the features
-z_m(x_n) x_nd become gates and every input becomes 1: the same problem, with groups of gates.
+A norm may divide the features of one gate column into several groups, as the group lasso does. Then
+each feature z_m(x_n) x_nd becomes a gate column of its own, with the constant input 1. That is the
+same problem, and its groups consist of gate columns.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def euclidean_form(problem: MarginProblem) -> tuple[Features, Integers]:
     Returns
     -------
     features : Features
-        Those of the samples, of shape (M, D), or the same ones as gates, of shape (M D, 1).
+        Those of the samples, of shape (M, D), or each as a gate column, of shape (M D, 1).
     groups : ndarray of int, shape (K', M)
         Group of each gate of each class.
 
@@ -57,16 +58,17 @@ def euclidean_form(problem: MarginProblem) -> tuple[Features, Integers]:
             "this solver takes norms that are sums of Euclidean norms over groups, not "
             f"{problem.norm!r}: choose solver='auto'"
         )
+    # Where all features of each gate column are in one group, nothing need change.
     if (found.groups == found.groups[..., :1]).all():
         return features, found.groups[..., 0]
-    groups = found.groups.reshape(shape[0], -1)  # C order: gate column, feature
+    groups = found.groups.reshape(shape[0], -1)  # in C order, as in `Features.matrix`
     return Features(np.ones((len(features), 1)), features.matrix(), groups[0]), groups
 
 
 def in_groups_of_gates(problem: MarginProblem) -> MarginProblem:
-    """Return a problem of two classes under a group norm of gates that is the same program.
+    """Return the same program of two classes under a norm of groups of gate columns.
 
-    Its coefficients, reshaped to those of the problem, are the problem's.
+    Its coefficients are those of the problem in another shape.
 
     Raises
     ------
@@ -82,7 +84,7 @@ def in_groups_of_gates(problem: MarginProblem) -> MarginProblem:
 
 
 def with_l1_for_single_entries(problem: MarginProblem) -> MarginProblem:
-    """Return the same program under l1, where the norm sums over groups of one entry each.
+    """Return the same program under l1 if each group of the norm has one entry; else the problem.
 
     Examples
     --------
@@ -96,6 +98,7 @@ def with_l1_for_single_entries(problem: MarginProblem) -> MarginProblem:
     if found is None or found.inner != "l2":
         return problem
     groups = found.groups.reshape(-1)
+    # A single entry may stay under its Euclidean norm.
     if len(groups) == 1 or len(np.unique(groups)) < len(groups):
         return problem
     return replace(problem, norm=L1())

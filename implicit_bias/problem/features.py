@@ -34,7 +34,7 @@ from implicit_bias.problem.constraints import Constraints, Integers
 from implicit_bias.problem.gating import GateMatrix, dense
 from implicit_bias.problem.masked_gram import masked_gram
 
-# Gates with a smaller fraction of entries that are not 0 are multiplied as sparse ones.
+# Gates are multiplied as sparse ones if a smaller fraction of their entries is not 0.
 FEW = 0.05
 # Rows handled at once where a product needs a temporary of shape (rows, D).
 BLOCK = 4096
@@ -71,12 +71,12 @@ class Features:
 
     @cached_property
     def n_used(self) -> int:
-        """Features of a sample, without those of gates that are always off."""
+        """Number of features of a sample, without those of gates that are off at all samples."""
         return len(np.unique(self.sparse_gates.indices)) * self.X.shape[1]
 
     @cached_property
     def n_inputs(self) -> int:
-        """Inputs that vary, and one for all constant ones together if any of these is not 0."""
+        """Number of inputs that vary, and 1 more if any of the constant ones is not 0."""
         varying = (self.X != self.X[0]).any(axis=0)
         return int(varying.sum()) + bool(self.X[0][~varying].any())
 
@@ -89,7 +89,7 @@ class Features:
 
     @cached_property
     def fast_gates(self) -> GateMatrix:
-        """The gates (N, M), dense where products with them take less time then."""
+        """The gates (N, M), dense where that makes products with them faster."""
         return for_products(self.gates)
 
     def apply(self, coef: Array) -> Array:
@@ -99,7 +99,7 @@ class Features:
     def adjoint(self, weights: Array) -> Array:
         """Sum of w_nk z(x_n) (x) x_n, shape (K, M, D), of weights (N, K).
 
-        Without the samples that have no features, which add nothing but rounding and overflow.
+        Samples without features are left out: all that they add is rounding or overflow.
         """
         if self.zero.any():
             weights = np.where(self.zero[:, None], 0.0, weights)
@@ -119,7 +119,10 @@ class Features:
         )
 
     def matrix(self, columns: NDArray[np.bool_] | None = None) -> sp.csr_array:
-        """Return the features themselves, (N, M D), of all gate columns m or of some, m first."""
+        """Return the features themselves, (N, M D), of all gate columns m or of some.
+
+        The features of a gate column are D consecutive columns.
+        """
         gates = self.sparse_gates
         if columns is not None:
             gates = gates[:, np.flatnonzero(columns)]
@@ -141,6 +144,7 @@ class Features:
     @cached_property
     def norms(self) -> Array:
         """Norm of each sample's features, sqrt(sum_g Q_g[n, n]), shape (N,)."""
+        # ||z (x) x|| = ||z|| ||x||.
         with np.errstate(over="ignore", invalid="ignore"):  # which `MarginProblem` refuses
             gate_squares = self.sparse_gates.power(2).sum(axis=1)
             return np.sqrt(gate_squares * np.einsum("nd,nd->n", self.X, self.X))
@@ -159,8 +163,9 @@ class Features:
     def of_rows(self, rows: Constraints) -> Features:
         """Return the features of constraints, b_p (x) phi(x_n(p)).
 
-        Each class has gate columns of its own, K' M in all. Scores of coefficients (K' M, D), one
-        class after the other, are the margins. A group has the columns of all classes.
+        Each class has gate columns of its own, K' M in all. With coefficients (K' M, D), one class
+        after the other, the scores of these features are the margins of the constraints. A group
+        has the columns of all classes.
         """
         gates = rows.of_each_class(self.sparse_gates[rows.samples])
         return Features(self.X[rows.samples], gates, np.tile(self.groups, rows.width))
@@ -228,7 +233,7 @@ def are_few(gates: GateMatrix) -> bool:
 
 
 def for_products(gates: GateMatrix) -> GateMatrix:
-    """Return gates dense where they are small and not few: products take less time then."""
+    """Return gates, as a dense array where products are faster so: small ones, unless sparse."""
     if gates.shape[0] * gates.shape[1] > DENSE_ENTRIES or are_few(gates):
         return gates
     found = dense(gates)

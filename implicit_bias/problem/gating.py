@@ -59,7 +59,7 @@ WEIGHT_SCALE = 36.0
 THRESHOLD_SCALE = 9.0
 # 65,536 contexts per unit: the shallow networks of the source paper have up to 2^15.
 MAX_HYPERPLANES = 16
-# Gates of projections less thresholds, a difference whose sign no rounding changes.
+# Gates as functions of projection minus threshold. Rounding never changes the sign of a difference.
 FIRINGS: dict[str, Callable[[Array], Any]] = {
     ">": lambda differences: differences > 0,
     ">=": lambda differences: differences >= 0,
@@ -196,6 +196,7 @@ class HyperplaneContexts(Gating):
         thresholds = as_finite(thresholds, "thresholds", 2)
         check_shape(thresholds, "thresholds", weights.shape[:2], "(H, k), as of weights (H, k, D)")
         n_units, n_hyperplanes = thresholds.shape
+        # The contexts of X are known once there is a gating: ``occurs`` is filled in afterwards.
         occurs = np.zeros((n_units, 2**n_hyperplanes), dtype=bool)
         fitted = cls(weights, thresholds, occurs, single_precision)
         contexts = fitted.contexts(X)
@@ -283,6 +284,7 @@ class HyperplaneContexts(Gating):
 
     def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
         """Count, for each sample (n,), the units in a context that training never saw."""
+        # Unit h looks up row h, at its own context: (H,) and (n, H) broadcast to (n, H).
         seen = self.occurs[np.arange(self.n_units), self.contexts(X)]
         return np.count_nonzero(~seen, axis=1).astype(np.int64)
 
@@ -331,6 +333,7 @@ class GlobalContexts(Gating):
 
     def contexts(self, X: ArrayLike) -> NDArray[np.int64]:
         """Column of each sample, shape (n,); -1 in a context that training never saw."""
+        # The packed bits of a joint context are its name.
         column = {code.tobytes(): m for m, code in enumerate(self.codes)}
         packed = _packed(self.local.fires(X))
         return np.array([column.get(code.tobytes(), -1) for code in packed], dtype=np.int64)
@@ -420,6 +423,7 @@ class UnitGates(Gating):
         rng = as_generator(random_state)
         n_features = X.shape[1]
         weights = rng.normal(0.0, 1.0 / math.sqrt(n_features), (n_units, n_features))
+        # Thresholds have the source's ratio to the weights, whose scale is another one here.
         ratio = THRESHOLD_SCALE / WEIGHT_SCALE
         drawn = rng.normal(0.0, ratio / math.sqrt(n_features), n_units)
         if init == "orthogonal":
@@ -564,7 +568,7 @@ def single_precision_projections(X: Array, weights: torch.Tensor) -> torch.Tenso
 
 
 def _thresholds(threshold: Threshold, weights: Array, drawn: Array, reference: Array) -> Array:
-    """Thresholds, shaped like ``drawn``, by the rule that the user chose."""
+    """Thresholds, shaped like ``drawn``, by the rule that the user chose, or those given."""
     if not isinstance(threshold, str):
         given = as_finite(threshold, "threshold", drawn.ndim)
         check_shape(given, "threshold", drawn.shape, "one per hyperplane")
@@ -593,8 +597,10 @@ def _median(projections: Array, tie: float = 1e-12) -> Array:
     lower, upper = np.partition(projections, ranks, axis=0)[ranks]
     middle: Array = (lower + upper) / 2
     equal = tie * np.abs(projections).max(axis=0)
+    # Where the two middle ones differ, their mean is off all samples. The other columns follow.
     for column in zip(*np.nonzero(upper - lower <= equal), strict=True):
         values = np.sort(projections[(slice(None), *column)])
+        # The gap is between values[gap - 1] and values[gap].
         gap = np.searchsorted(values, lower[column] + equal[column], side="right")
         if gap == n:  # nothing is above
             gap = np.searchsorted(values, lower[column] - equal[column])
@@ -608,6 +614,7 @@ def _median(projections: Array, tie: float = 1e-12) -> Array:
 def _one_hot(columns: NDArray[np.int64], n_columns: int) -> sp.csr_array:
     """CSR matrix (n, n_columns) with ones at the columns (n, H) of each row; none at -1."""
     there = columns >= 0
+    # A row of a CSR array begins where the entries of the rows before it end.
     indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
     # Row-major: the entries of one sample lie together.
     return sp.csr_array(
@@ -622,10 +629,10 @@ def _packed(fires: NDArray[np.bool_]) -> NDArray[np.uint8]:
 
 
 def _orthogonal(weights: Array) -> Array:
-    """Orthonormal rows (or columns, where H > D) from Gaussian weights (H, D), Haar measure."""
+    """Orthonormal rows (or columns, where H > D) from Gaussian weights (H, D), drawn uniformly."""
     wide = weights.shape[0] < weights.shape[1]
     tall = weights.T if wide else weights
     q, r = np.linalg.qr(tall)
-    # With a positive diagonal of r the decomposition is unique, and q is uniformly distributed.
+    # With a positive diagonal of r the decomposition is unique, and q has the Haar measure.
     q *= np.sign(np.diag(r))
     return np.ascontiguousarray(q.T if wide else q)

@@ -139,7 +139,7 @@ class MarginProblem:
     gates: GateMatrix = cast(GateMatrix, None)
     groups: NDArray[np.int64] = cast("NDArray[np.int64]", None)
     C: float | Array = np.inf
-    norm: Norm = cast(Norm, None)  # the group norm
+    norm: Norm = cast(Norm, None)  # None is replaced by the group norm
     intercept: bool = False
     _: KW_ONLY
     classes: int | None = None
@@ -167,15 +167,17 @@ class MarginProblem:
                 "MarginProblem(X, y) lacks gates: pass those of each sample, (N, M), and the "
                 "groups of their columns, or build a problem without gates by max_margin(X, y)"
             )
+        # Each field by itself: of its type, finite, and an array that nobody else can change.
         X = validation.owned(validation.as_finite(self.X, "X", 2), self.X)
         n, D = X.shape
         if D == 0:
             raise ValueError(f"X has no features: shape {X.shape}")
         labels, classes = validation.as_class_labels(self.y, n, self.classes)
         y = validation.owned(labels, self.y)
-        gates = _as_gates(self.gates)
+        gates = as_gates(self.gates)
         if gates.shape[0] != n:
             raise ValueError(f"gates must have one row per sample: {n}, got {gates.shape[0]}")
+        # What the fields must be together.
         if not isinstance(self.intercept, bool | np.bool_):
             raise ValueError(f"intercept must be True or False, got {self.intercept!r}")
         if self.intercept and (y == y[0]).all():
@@ -196,14 +198,16 @@ class MarginProblem:
             "gate_norm": gate_norm,
         }
         for name, value in checked.items():
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, value)  # the class is frozen
+
+        # Properties of the whole: they are computed from the fields, which are in place now.
         norms = self.feature_norms
         if not np.isfinite(norms).all() or (norms[~self.zero_features] < SMALLEST_NORM).any():
             raise ValueError(
                 "the squares of X or of the gates over- or underflow: multiply X by a constant "
                 "that makes its entries about 1 (the optimum is divided by that constant)"
             )
-        _ = self.n_groups  # a norm refuses coefficients that do not have its groups
+        _ = self.n_groups  # asks for a dual norm: a norm refuses a shape without its groups
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields alone: cached properties are computed anew after unpickling."""
@@ -234,7 +238,10 @@ class MarginProblem:
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:
-        """Class of each sample, shape (N,): 0 .. K - 1, or, of two, 0 for +1 and 1 for -1."""
+        """Class of each sample, shape (N,): 0 .. K - 1; with labels +1 and -1, 0 is +1 and 1 is -1.
+
+        Not `Constraints.owners`, which has the classes of the rows, (R,).
+        """
         return self.constraints.own
 
     @property
@@ -317,7 +324,7 @@ class MarginProblem:
     def dual_vectors(self, alpha: Array) -> Array:
         """V_m = sum_n alpha_n y_n z_m(x_n) x_n, shape (M, D), or (K, M, D) of alpha (N, K).
 
-        Without the samples that have no features, which add nothing but rounding and overflow.
+        Samples without features are left out: all that they add is rounding or overflow.
         """
         return self.features.adjoint(self._by_class(self.weights(alpha))).reshape(self.coef_shape)
 
@@ -328,7 +335,8 @@ class MarginProblem:
     def coef_of(self, alpha: Array, group_norms: Array) -> Array:
         """Return zeta_g = d_g V_g(alpha), as KKT demands, from alpha and d (G,).
 
-        The norm is a sum of Euclidean norms over groups, which need not be groups of gate columns.
+        At an optimum d_g is ||zeta_g||, as ||V_g|| = 1 where zeta_g is not 0. The norm is a sum of
+        Euclidean norms over groups, which need not be groups of gate columns.
         """
         V = self.dual_vectors(alpha)
         if self.norm is self.gate_norm:
@@ -356,7 +364,7 @@ class MarginProblem:
         return float(np.sqrt(np.mean(self.feature_norms**2))) or 1.0
 
     def gram(self, group: int) -> Array:
-        """Q_g = (y y') o (X X') o (Z_g Z_g'), shape (N, N)."""
+        """Q_g = (y y') o (X X') o (Z_g Z_g') of two classes, shape (N, N)."""
         return np.outer(self.y, self.y) * self.features.row_gram(group)
 
     def has_gates_of(self, other: MarginProblem) -> bool:
@@ -384,7 +392,7 @@ class MarginProblem:
         return replace(self, X=X, y=self.y[index], gates=self.gates[index], C=C)
 
     def _by_class(self, values: Array) -> Array:
-        """Return values (N,) or (N, K) of the samples as (N, K'), one column per class."""
+        """Return values (N,) or (N, K) of the samples as (N, K'): one column with two classes."""
         return values.reshape(self.n_samples, -1)
 
 
@@ -571,9 +579,9 @@ def _as_norms(
 ) -> tuple[GroupNorm, Norm]:
     """Return the group norm of gate columns, and the norm of the problem: often the same.
 
-    Coefficients have this shape (K', M, D). A norm of two classes (K' = 1) that is one of gate
-    columns, such as l2, which is one group, is replaced by the group norm: then all solvers of
-    group norms take it.
+    ``shape`` is that of the coefficients, (K', M, D). With two classes (K' = 1) a norm may be a sum
+    over groups of gate columns by another name, such as l2, the norm of one group. Then the group
+    norm takes its place, so that all solvers of group norms take it.
     """
     if norm is not None:
         norm = as_norm(norm)
@@ -601,6 +609,7 @@ def _as_norms(
     if norm is None or norm is gate_norm:
         return gate_norm, gate_norm
     if shape[0] == 1:
+        # Groups of gate columns: all D features of each column are in one group.
         found = norm.partition(shape)
         if found is not None and found.inner == "l2":
             if (found.groups == found.groups[..., :1]).all():
@@ -609,7 +618,7 @@ def _as_norms(
     return gate_norm, norm
 
 
-def _as_gates(gates: object) -> GateMatrix:
+def as_gates(gates: object) -> GateMatrix:
     """Check gates, dense or sparse, and return what nobody else can change."""
     if not sp.issparse(gates):
         return validation.owned(validation.as_finite(gates, "gates", 2), gates)  # type: ignore[arg-type]
@@ -625,7 +634,7 @@ def _as_gates(gates: object) -> GateMatrix:
 
 
 def _arrays_of(gates: GateMatrix) -> tuple[NDArray[Any], ...]:
-    """Return the arrays that gates are stored in."""
+    """Return the arrays that store gates: one of dense ones, three of a CSR array."""
     if not sp.issparse(gates):
         return (cast(Array, gates),)
     matrix = cast(sp.csr_array, gates)

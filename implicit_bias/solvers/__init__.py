@@ -12,7 +12,7 @@ interior_point.py   the interior point, in the space of the rows or of the featu
 newton.py           its Newton systems, in the space of the rows or of the features
 cones/              its cones: of Euclidean groups, of singular values, of entries
 feature_space.py    the homogeneous embedding, factored by QR: for ill-scaled or inseparable data
-equilibration.py    its scaled problem: centred and equilibrated features
+equilibration.py    its scaled problem: equilibrated features
 second_order.py     its cones, and Nesterov and Todd's scaling
 working_set.py      more samples, or pairs of samples and rivals
 out_of_core.py      more samples than memory holds: rounds on some of them, all in blocks

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -14,7 +12,7 @@ from numpy.typing import NDArray
 
 from implicit_bias.base.options import TOLERANCE
 from implicit_bias.base.threads import threads_for
-from implicit_bias.base.validation import Array, UnsuitableError, check_count, check_number
+from implicit_bias.base.validation import Array, check_count, check_number
 from implicit_bias.base.wording import html_table, number
 from implicit_bias.bounds.certificate import Certificate, Status
 from implicit_bias.bounds.gordan import Proof
@@ -47,43 +45,6 @@ class Tolerances:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             check_number(value, f"the {name} tolerance", "(0, 1)")
-
-
-# What goes through a solve: the user's wish to stop, and what the user can mend. All else that a
-# method or a foreign library raises is numerical trouble, whose bounds so far are kept.
-RAISED_ON = (
-    KeyboardInterrupt,
-    SystemExit,
-    GeneratorExit,
-    MemoryError,
-    ImportError,
-    UnsuitableError,
-)
-# What no arithmetic raises: where this package's own code does, it is wrong.
-DEFECTS = (LookupError, TypeError, AttributeError, NameError, AssertionError)
-
-
-def in_words(error: BaseException) -> str:
-    """Describe what a method raised, a Rust panic included; raise again what is no trouble of it.
-
-    A defect of this package is logged as one: another method may still find the answer, but slowly.
-
-    Raises
-    ------
-    BaseException
-        One of `RAISED_ON`.
-    """
-    if isinstance(error, RAISED_ON):
-        raise error
-    raised_in = ""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        raised_in = frame.f_globals.get("__name__", "")
-    package = __package__.split(".")[0]
-    level = logging.DEBUG
-    if isinstance(error, DEFECTS) and raised_in.startswith(package):
-        level = logging.WARNING
-    logging.getLogger(__name__).log(level, "a solver failed", exc_info=error)
-    return f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True)

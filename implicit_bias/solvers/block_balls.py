@@ -124,7 +124,6 @@ class BlockBalls(NativeSolver):
                 f"{self.name} takes hard margins of two classes without gates or an intercept, "
                 "under the largest of norms of blocks: choose solver='auto'"
             )
-        self.check_memory(8 * 3 * problem.X.size)
         return _CentralPath(self, problem)
 
 

@@ -225,7 +225,6 @@ class MethodOptions:
     max_iterations: int | None = None
     max_seconds: float | None = None
     device: str = "cpu"
-    max_memory: float | None = None
 
 
 def make_solver(

@@ -53,14 +53,13 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers.base import Answer, Start
-from implicit_bias.solvers.equilibration import EquilibratedProblem, used_gates
+from implicit_bias.solvers.equilibration import EquilibratedProblem
 from implicit_bias.solvers.interior_point import InteriorPoint, is_not_euclidean
 from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps
 from implicit_bias.solvers.scaled_rows import TINY
@@ -124,7 +123,7 @@ class FeatureSpace(RowSolver):
         return is_not_euclidean(problem)
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
-        """Check that there is room for the features."""
+        """Take sums of l2 of two classes; the interior point takes all else."""
         if problem.classes is not None or is_not_euclidean(problem):
             options = {x.name: getattr(self, x.name) for x in fields(RowSolver)}
             return InteriorPoint(system="features", **options).prepare(problem, start)
@@ -132,16 +131,7 @@ class FeatureSpace(RowSolver):
         posed = problem
         if self.rows is not None:
             posed = problem.subset(rows.samples)
-        self.check_memory(peak_memory(posed))
         return Embedding(self, posed, rows)
-
-
-def peak_memory(problem: MarginProblem) -> int:
-    """Bytes that a solve may take at most beside the problem."""
-    N, D = problem.X.shape
-    M = len(used_gates(sp.csc_array(problem.features.sparse_gates)))
-    P = M * (D + 1) + 1
-    return 8 * (N * (P + M + D + 40) + 3 * BLOCK * P + 8 * P**2)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -51,7 +51,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -81,7 +80,7 @@ from implicit_bias.solvers.newton import (
     Newton,
 )
 from implicit_bias.solvers.scaled_rows import TINY
-from implicit_bias.solvers.scaling import ScaledProblem, peak_memory
+from implicit_bias.solvers.scaling import ScaledProblem
 
 
 def is_not_euclidean(problem: MarginProblem) -> bool:
@@ -94,25 +93,6 @@ def is_not_euclidean(problem: MarginProblem) -> bool:
 def class_features(problem: MarginProblem) -> int:
     """Return K F, the order of the system in the space of the features at most."""
     return math.prod(problem.norm_shape)
-
-
-def memory_of_features(problem: MarginProblem) -> int:
-    """Bytes that a solve in the space of the features may take at most beside the problem."""
-    sizes = costs.Sizes.of(problem)
-    of_sample = sizes.features + 40 * (sizes.coordinates + 1)
-    return 8 * (8 * sizes.order**2 + sizes.samples * of_sample)
-
-
-def memory_of_rows(problem: MarginProblem, rows: Constraints) -> int:
-    """Bytes that a solve in the space of the rows may take at most beside the problem."""
-    needed = peak_memory(len(rows), problem)
-    groups = nuclear_groups(problem.norm)
-    if groups is None or not is_not_euclidean(problem):
-        return needed
-    # A sum of nuclear norms has a Gram matrix of the samples for each group.
-    samples = len(np.unique(rows.samples))
-    features = len(groups) * problem.X.shape[1]
-    return needed + 8 * int(groups.max() + 1) * (samples**2 + 8 * rows.n_classes * features)
 
 
 @dataclass(frozen=True)
@@ -287,7 +267,7 @@ class InteriorPoint(RowSolver):
         return is_not_euclidean(problem)
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
-        """Choose the system and the cone, and check that there is room for its matrices."""
+        """Choose the system and the cone."""
         rows = self.chosen(problem)
         euclidean = not is_not_euclidean(problem)
         system = self.system
@@ -302,13 +282,11 @@ class InteriorPoint(RowSolver):
         cone: type[GroupCone | EntryCone | SpectralCone | NuclearCone]
         newton: type[Newton[Any]]
         if system == "features":
-            self.check_memory(memory_of_features(problem))
             newton = FeatureNewton
             cone = FeatureGroupCone
             if not euclidean:
                 cone = class_cone(problem)
         else:
-            self.check_memory(memory_of_rows(problem, rows))
             newton = GroupRowNewton
             cone = GroupCone
             if not euclidean:

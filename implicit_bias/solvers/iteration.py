@@ -2,15 +2,16 @@
 
 A method is a `Run`: an object that holds the state of one solve. Its ``steps`` yield the best
 bounds so far, once an iteration, and return the status with which they end; its ``answer`` is
-what attains these bounds, at any time. `NativeSolver.run` takes the steps, so that the limits on
-iterations and time, Ctrl-C, errors and the history are the same for all methods.
+what attains these bounds, at any time. `follow` takes the steps, so that the limits on iterations
+and time, Ctrl-C, errors and the history are the same for all methods.
 """
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, TypeAlias, final
 
@@ -18,13 +19,11 @@ import numpy as np
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.threads import threads, threads_for
-from implicit_bias.base.validation import UnsuitableError, check_number
+from implicit_bias.base.validation import UnsuitableError
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.euclidean import in_groups_of_gates
 from implicit_bias.solvers import base, costs
-
-GIB = 2**30
 
 # Yields (lower, upper), the best bounds so far, once an iteration; returns how it ended.
 Steps: TypeAlias = Generator[tuple[float, float], None, Status]
@@ -70,6 +69,8 @@ class Run(ABC):
     detail: str = ""
     # The seconds that a step may take, where that was estimated.
     seconds_per_step: float = 0.0
+    # What arithmetic raises in a step: the run ends in numerical trouble, with what it had found.
+    trouble: ClassVar[tuple[type[Exception], ...]] = (ArithmeticError, ValueError, RuntimeError)
 
     @abstractmethod
     def steps(self) -> Steps:
@@ -78,14 +79,6 @@ class Run(ABC):
     @abstractmethod
     def answer(self) -> base.Answer:
         """Return what attains the bounds so far."""
-
-    @final
-    def failed(self, error: BaseException) -> Status:
-        """Return how a run ends of which a step raised an error; raise what is no trouble of it."""
-        if isinstance(error, TimeoutError):
-            return Status.TIME_LIMIT
-        self.detail = base.in_words(error)
-        return Status.NUMERICAL_TROUBLE
 
     @final
     def candidate(self, status: Status, history: Sequence[base.BoundsAt]) -> base.Candidate:
@@ -99,11 +92,21 @@ class Run(ABC):
         )
 
 
-class Progress:
-    """The bounds of each iteration as they are reported, up to limits on iterations and time.
+def follow(
+    run: Run,
+    limit: int,
+    on_progress: base.OnProgress,
+    *,
+    first_iteration: int = 1,
+    deadline: Deadline = NEVER,
+    mode: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> base.Candidate:
+    """Take the steps of a run, and return its answer with the bounds of each iteration.
 
     Parameters
     ----------
+    run : Run
+        The run.
     limit : int
         Iterations that are allowed.
     on_progress : callable
@@ -112,80 +115,39 @@ class Progress:
         The number of the first one.
     deadline : Deadline
         No step begins that would end after it, if it took as long as the last one, or as estimated.
-    seconds_per_step : float
-        The seconds that a step is estimated to take.
-
-    Attributes
-    ----------
-    status : Status or None
-        How the iteration ended; None while it goes on.
+    mode : callable
+        Returns a context for a step.
     """
-
-    def __init__(
-        self,
-        limit: int,
-        on_progress: base.OnProgress,
-        first_iteration: int = 1,
-        deadline: Deadline = NEVER,
-        seconds_per_step: float = 0.0,
-    ) -> None:
-        self.limit = limit
-        self.on_progress = on_progress
-        self.first_iteration = first_iteration
-        self.deadline = deadline
-        self.seconds_per_step = seconds_per_step
-        self.history: list[base.BoundsAt] = []
-        self.status: Status | None = None
-        self.began = time.perf_counter()
-
-    def report(self, lower: float, upper: float) -> None:
-        """Add the bounds of an iteration, and end where no other one is allowed."""
-        seconds = time.perf_counter() - self.began
-        bounds = base.BoundsAt(self.first_iteration + len(self.history), lower, upper)
-        self.history.append(bounds)
-        self.on_progress(bounds)
-        if not self.deadline.allows(max(seconds, self.seconds_per_step)):
-            self.status = Status.TIME_LIMIT
-        elif len(self.history) >= self.limit:
-            self.status = Status.ITERATION_LIMIT
-        self.began = time.perf_counter()
-
-
-def follow(
-    steps: Steps, limit: int, on_progress: base.OnProgress, *, deadline: Deadline = NEVER
-) -> tuple[Status, tuple[base.BoundsAt, ...]]:
-    """Take steps up to a limit, or to Ctrl-C: how they ended, and the bounds of each."""
-    progress = Progress(limit, on_progress, deadline=deadline)
+    steps = run.steps()
+    history: list[base.BoundsAt] = []
+    status: Status | None = None
     try:
-        while progress.status is None:
+        while status is None:
+            began = time.perf_counter()
             try:
-                lower, upper = next(steps)
+                with mode():
+                    lower, upper = next(steps)
             except StopIteration as end:
-                progress.status = end.value
+                status = end.value
+            except TimeoutError:
+                status = Status.TIME_LIMIT
+            except run.trouble as error:
+                if isinstance(error, UnsuitableError):
+                    raise
+                run.detail = f"{type(error).__name__}: {error}"
+                status = Status.NUMERICAL_TROUBLE
             else:
-                progress.report(lower, upper)
+                seconds = time.perf_counter() - began
+                bounds = base.BoundsAt(first_iteration + len(history), lower, upper)
+                history.append(bounds)
+                on_progress(bounds)
+                if not deadline.allows(max(seconds, run.seconds_per_step)):
+                    status = Status.TIME_LIMIT
+                elif len(history) >= limit:
+                    status = Status.ITERATION_LIMIT
     except KeyboardInterrupt:
-        progress.status = Status.INTERRUPTED
-    assert progress.status is not None
-    return progress.status, tuple(progress.history)
-
-
-def drive(
-    run: Run, limit: int, on_progress: base.OnProgress, *, deadline: Deadline = NEVER
-) -> base.Candidate:
-    """Take the steps of a run, and return its answer.
-
-    What a step raises ends it as `Status.NUMERICAL_TROUBLE`, with what it had found; where it finds
-    that its time is up (`Deadline.check`), as `Status.TIME_LIMIT`.
-    """
-
-    def guarded() -> Steps:
-        try:
-            return (yield from run.steps())
-        except BaseException as error:
-            return run.failed(error)
-
-    status, history = follow(guarded(), limit, on_progress, deadline=deadline)
+        status = Status.INTERRUPTED
+    assert status is not None
     return run.candidate(status, history)
 
 
@@ -199,17 +161,9 @@ class NativeSolver(base.Solver):
         As in `Solver`.
     device : str
         Where torch computes: "cpu", "cuda", "cuda:1", ...
-    max_memory : float or None
-        GiB that it may allocate beside the problem; None sets no bound.
     """
 
     device: str = "cpu"
-    max_memory: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_memory is not None:
-            check_number(self.max_memory, "max_memory", "[0, inf]")
 
     # The number of the first point of the history.
     first_iteration: ClassVar[int] = 0
@@ -227,7 +181,7 @@ class NativeSolver(base.Solver):
 
     @abstractmethod
     def prepare(self, problem: MarginProblem, start: base.Start | None) -> Run:
-        """Set up a run; refuse, with MemoryError, what does not fit."""
+        """Set up a run."""
 
     @final
     def run(
@@ -240,8 +194,6 @@ class NativeSolver(base.Solver):
 
         Raises
         ------
-        MemoryError
-            More than ``max_memory`` would be needed; raised before it is allocated.
         ValueError
             A norm that is no sum of Euclidean norms over groups, or too many classes.
         """
@@ -257,50 +209,21 @@ class NativeSolver(base.Solver):
         if problem.classes is None and not self.takes_norm(problem):
             posed = in_groups_of_gates(problem)
         with threads(self.lent_threads(posed)):
-            run = self.prepare(posed, start)
-            progress = Progress(
-                self.limit, on_progress, self.first_iteration, deadline, run.seconds_per_step
+            found = follow(
+                self.prepare(posed, start),
+                self.limit,
+                on_progress,
+                first_iteration=self.first_iteration,
+                deadline=deadline,
+                mode=torch.inference_mode,  # small steps take a tenth less time
             )
-            steps = run.steps()
-            try:
-                while progress.status is None:
-                    try:
-                        with torch.inference_mode():  # small steps take a tenth less time
-                            lower, upper = next(steps)
-                    except StopIteration as end:
-                        progress.status = end.value
-                    except BaseException as error:
-                        progress.status = run.failed(error)
-                    else:
-                        progress.report(lower, upper)
-            except KeyboardInterrupt:
-                progress.status = Status.INTERRUPTED
-        assert progress.status is not None
-        found = finite(problem, run.candidate(progress.status, progress.history))
+        found = finite(problem, found)
         return replace(found, coef=found.coef.reshape(problem.coef_shape))
 
     @property
     def limit(self) -> int:
         """Iterations that are allowed."""
         return self.max_iterations or self.own_limit
-
-    def fits(self, needed: int) -> bool:
-        """Whether ``max_memory`` allows this many bytes."""
-        return self.max_memory is None or needed <= self.max_memory * GIB
-
-    def check_memory(self, needed: int) -> None:
-        """Refuse what does not fit, before anything is allocated.
-
-        Raises
-        ------
-        MemoryError
-            More than ``max_memory`` would be needed.
-        """
-        if not self.fits(needed):
-            raise MemoryError(
-                f"this solve would need {needed / GIB:.3g} GiB beside the data, but max_memory is "
-                f"{self.max_memory:g} GiB: raise it, use fewer samples, or solver='working-set'"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

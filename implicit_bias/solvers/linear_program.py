@@ -46,7 +46,7 @@ from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.constraints import Integers
 from implicit_bias.solvers import base
-from implicit_bias.solvers.iteration import drive
+from implicit_bias.solvers.iteration import follow
 from implicit_bias.solvers.rounds import RowRounds
 
 # What HiGHS calls a program without feasible points.
@@ -110,7 +110,7 @@ class LinearProgram(base.ExternalSolver):
         deadline = Deadline.after(self.seconds_for(len(problem.constraints) * n_features))
         rounds = _WorkingProgram(self, problem, deadline)
         limit = self.max_iterations or self.max_rounds
-        found = drive(rounds, limit, on_progress, deadline=deadline)
+        found = follow(rounds, limit, on_progress, deadline=deadline)
         return replace(found, iterations=max(1, found.iterations))
 
 

@@ -48,7 +48,7 @@ from torch.nn.functional import pad
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.problem import Constraints, Features, MarginProblem, are_few
+from implicit_bias.problem import MarginProblem, are_few
 from implicit_bias.problem.euclidean import euclidean_form
 from implicit_bias.problem.gating import dense
 from implicit_bias.problem.masked_gram import mask_into
@@ -68,8 +68,7 @@ AT_ZERO, FREE, AT_BOX = 0, 1, 2
 class OneGroup(RowSolver):
     """Exchanges of the support vectors of one group, from those of fewer rows.
 
-    What it does not take are more groups, samples of many classes that share a finite C, and a
-    Gram matrix without room.
+    What it does not take are more groups, and samples of many classes that share a finite C.
 
     Parameters
     ----------
@@ -135,7 +134,7 @@ class OneGroup(RowSolver):
         return len(self.growths) * self.most_levels * self.max_steps + self.fallback.limit
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
-        """Leave all to the steps: where there is not enough room the fall-back solves."""
+        """Leave all to the steps."""
         return _Exchanges(self, problem, start)
 
     def levels(self, n_rows: int) -> list[int]:
@@ -232,9 +231,9 @@ class _Exchanges(Run):
         """Find the active set, from that of the start if there is one: whether that solved it."""
         solver, problem = self.solver, self.problem
         rows = solver.chosen(problem)
-        features, groups = euclidean_form(problem)
+        _, groups = euclidean_form(problem)
         shared_box = rows.width > 1 and not problem.hard_margin
-        if groups.any() or shared_box or not solver.fits(_memory(rows, features)):
+        if groups.any() or shared_box:
             return False
         sizes = solver.levels(len(rows))
         if len(sizes) > 1:
@@ -514,12 +513,6 @@ class _Gram:
     def among(self, index: Tensor) -> Tensor:
         """Those of some rows (indices) with each other."""
         return self.values.index_select(0, index).index_select(1, index)
-
-
-def _memory(rows: Constraints, features: Features) -> int:
-    """Bytes that a solve with these rows may take: Q, and as much for Q_FF and its factor each."""
-    M, D = features.shape
-    return 8 * len(rows) * (3 * len(rows) + D + rows.width * M)
 
 
 def _row_products(layout: Layout, weights: Tensor) -> Callable[[slice, slice, Tensor], None]:

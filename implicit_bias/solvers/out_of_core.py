@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -214,7 +214,7 @@ def solve_out_of_core(
         return model.problem(rows.X, labels, np.inf, intercept, count)
 
     run = _BlockRounds(blocks, problem_on, first, policy, most_rows, tol, deadline)
-    status, history = follow(run.steps(), max_rounds, on_progress, deadline=deadline)
+    found = follow(run, max_rounds, on_progress, deadline=deadline)
     working = run.proof.problem
     conflict = None
     if run.lower == np.inf:
@@ -222,7 +222,7 @@ def solve_out_of_core(
     return OutOfCoreSolution(
         coef=run.best.coef,
         intercept=run.best.intercept,
-        status=status,
+        status=found.status,
         certificate=Certificate(
             run.lower,
             run.upper,
@@ -235,7 +235,7 @@ def solve_out_of_core(
         alpha=run.best.alpha,
         support=run.proof.support,
         n_samples=blocks.n_samples,
-        history=history,
+        history=found.history,
         conflict=conflict,
     )
 
@@ -274,6 +274,7 @@ class _BlockRounds(Rounds):
 
     found: Solution
     violators: SomeRows
+    trouble: ClassVar[tuple[type[Exception], ...]] = ()  # what blocks lack is the caller's to mend
 
     # S is solved to this share of the tolerance: a pass over the data costs more than a few steps.
     inner_share = 0.1
@@ -314,10 +315,7 @@ class _BlockRounds(Rounds):
         if found.status.inseparable or not np.isfinite(found.certificate.upper):
             self.ended = found.status
             return None
-        try:
-            self.violators = self._pass(found)
-        except TimeoutError:
-            self.ended = Status.TIME_LIMIT
+        self.violators = self._pass(found)
         return None
 
     def _pass(self, found: Solution) -> SomeRows:

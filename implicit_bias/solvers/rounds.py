@@ -14,16 +14,14 @@ constraint joins; none leaves twice: the rounds end. Columns can be priced like 
 (`linear_program`).
 
 `Rounds` is the loop with its bounds: of constraints in memory for `working_set` and
-`linear_program` (`RowRounds`), of blocks of samples for `out_of_core`. `solve_on_some` is the same
-loop without bounds, for problems of which the last solution alone counts.
+`linear_program` (`RowRounds`), of blocks of samples for `out_of_core`.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +32,6 @@ from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.constraints import Integers, worst_rows
 from implicit_bias.solvers.base import Answer
 from implicit_bias.solvers.iteration import Run, Steps, nothing_yet
-
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -195,55 +191,3 @@ class RowRounds(Rounds):
         outside = self.margins.copy()
         outside[self.rows] = np.inf
         return worst_rows(outside, self.constraints.samples, below, most)
-
-
-def solve_on_some(
-    solve: Callable[[Integers], Found],
-    price: Callable[[Found], Array],
-    first: Array,
-    below: float,
-    count: int,
-    fits: Callable[[int], bool],
-) -> Found:
-    """Solve on the rows of the smallest prices, which others join until none is violated.
-
-    Parameters
-    ----------
-    solve : callable
-        Solves on rows (indices).
-    price : callable
-        Returns what all rows (n,) have of what was found, as margins.
-    first : ndarray of shape (n,)
-        Such prices of all rows, by which the first ones are chosen.
-    below : float
-        Rows outside of the set with a smaller price are violated.
-    count : int
-        Rows of the first set, and that join at a time, at most.
-    fits : callable
-        Whether there is room for this many rows: where there is none, the rounds end.
-
-    Returns
-    -------
-    What the last solve found.
-
-    Examples
-    --------
-    The largest numbers, two at a time:
-
-    >>> import numpy as np
-    >>> values = np.array([3.0, 9.0, 4.0, 7.0, 9.0])
-    >>> least = lambda rows: values[rows].max()
-    >>> always = lambda size: True
-    >>> float(solve_on_some(least, lambda top: top - values, values, 0.0, 2, always))
-    9.0
-    """
-    chosen = np.argsort(first, kind="stable")[:count]
-    while True:
-        found = solve(chosen)
-        prices = price(found).copy()
-        prices[chosen] = np.inf
-        worst = np.argsort(prices, kind="stable")[:count]
-        joining = worst[prices[worst] < below]
-        if not len(joining) or not fits(len(chosen) + len(joining)):
-            return found
-        chosen = np.concatenate([chosen, joining])

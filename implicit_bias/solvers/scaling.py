@@ -282,16 +282,6 @@ class ScaledProblem:
         return torch.tensor(values, device=self.device)
 
 
-def peak_memory(n_rows: int, problem: MarginProblem) -> int:
-    """Bytes that a solve of this many rows with a problem's inputs and gates may take at most."""
-    n_classes, M, D = problem.norm_shape
-    n_gates = n_classes * M
-    n_groups = problem.n_groups
-    squares = 2 * n_rows**2  # K and Q(d)
-    arrays = n_rows * (3 * D + 4 * n_gates + 5 * n_groups)  # inputs and gates, products, U, W
-    return 8 * (squares + arrays + 4 * (n_gates + 1) * (D + 1) + n_groups**2)
-
-
 class MergedInputs:
     """Inputs (N, D) with all constant features merged into one, and the way back.
 

@@ -6,8 +6,9 @@
 choose     the method of the smallest estimated time (`choice`), or the one that is named
 run        the method, and grade what it found: certified bounds, and the status they bear out
 fall back  where "auto" did not settle the problem (`_fall_back`): a proof that nothing separates
-           the samples; closed forms at both ends of C; one other solver of this package, which is
-           the embedding where it takes seconds; one solver of another library
+           the samples; the hard margin of a soft margin with a large C; one other solver of this
+           package, which is the embedding where it takes seconds; one solver of another library;
+           a separator of the Euclidean norm
 answer     with the best bounds of all that ran, who failed before, and what a user could change
 =========  =====================================================================================
 """
@@ -35,12 +36,10 @@ from implicit_bias.bounds.separability import (
     scaling_advice,
 )
 from implicit_bias.norms import L2
-from implicit_bias.norms.named import AtomError
 from implicit_bias.problem import MarginProblem, check_classes, check_problem
 from implicit_bias.problem.euclidean import with_l1_for_single_entries
 from implicit_bias.solvers import choice, costs
 from implicit_bias.solvers.base import (
-    BoundsAt,
     Candidate,
     OnProgress,
     Solution,
@@ -50,7 +49,6 @@ from implicit_bias.solvers.base import (
     Tolerances,
     check_report,
     check_start,
-    in_words,
     no_report,
 )
 from implicit_bias.solvers.choice import FALL_BACK
@@ -78,7 +76,6 @@ def solve(
     infeasibility_tol: float = DEFAULT.infeasibility,
     max_iterations: int | None = None,
     max_seconds: float | None = None,
-    max_memory: float | None = None,
     start: Start | None = None,
     on_progress: OnProgress = no_report,
 ) -> Solution:
@@ -105,12 +102,9 @@ def solve(
     max_iterations : int, optional
         Limit on the solver's iterations.
     max_seconds : float, optional
-        Limit on the time: what was found by then is certified. "auto" leaves half of it to other
-        methods where the first one should take less than half. Solvers of CVXPY have limits
-        of their own (ECOS one of iterations alone); a single step of another solver and the
+        Limit on the time: what was found by then is certified. Solvers of CVXPY have limits of
+        their own (ECOS one of iterations alone); a single step of another solver and the
         certificate are not interrupted.
-    max_memory : float, optional
-        GiB that a native solver may allocate beside the problem.
     start : Solution, optional
         Of a similar problem, for the native solvers to start from: another C, other gates of the
         same number of groups, or fewer samples (those of ``problem`` that it lacks come last).
@@ -121,8 +115,8 @@ def solve(
     -------
     Solution
         Read its ``status``: only OPTIMAL means that the gap is at most ``tol``. The bounds in
-        its certificate hold in every case. An error inside a solver is NUMERICAL_TROUBLE, and
-        ``stats.detail`` says which; "auto" tries another solver then.
+        its certificate hold in every case. An error of arithmetic inside a solver is
+        NUMERICAL_TROUBLE, and ``stats.detail`` says which; "auto" tries another solver then.
 
     Raises
     ------
@@ -132,8 +126,6 @@ def solve(
         A solver that does not exist or cannot solve this problem.
     ImportError
         The solver's package is not installed.
-    MemoryError
-        More than ``max_memory`` would be needed; raised before it is allocated.
 
     Examples
     --------
@@ -157,15 +149,13 @@ def solve(
         max_iterations=max_iterations,
         max_seconds=max_seconds,
         device=device,
-        max_memory=max_memory,
     )
     # Methods see groups of one entry each as l1; certificates are of the problem as it is.
     formulated = with_l1_for_single_entries(problem)
 
     # --- choose ------------------------------------------------------------------------------
-    falls_back = False
+    falls_back = False  # what is named has no other method behind it
     why = ""  # the method was taken
-    until = deadline  # for the method itself
     if isinstance(solver, Solver):
         if options != choice.MethodOptions():
             raise ValueError(
@@ -174,7 +164,6 @@ def solve(
             )
         method = solver
         deadline = Deadline.after(solver.max_seconds)
-        until = deadline
     elif not isinstance(solver, str):
         raise TypeError(
             f"solver must be a name or a Solver, not a {type(solver).__name__}: pass 'auto', or "
@@ -198,34 +187,28 @@ def solve(
             tolerances = replace(tolerances, infeasibility=max(doubt, infeasibility_tol))
         given = replace(options, tolerances=tolerances)
         method = choice.make_solver(chosen.solver, formulated, given, chosen.system)
-        # Half of the time is left to others where the method should take less than half.
-        if falls_back and max_seconds is not None and chosen.seconds < 0.5 * max_seconds:
-            built_in = FALL_BACK.built_in(formulated, method.name)
-            if built_in is not None or FALL_BACK.external(formulated, deadline) is not None:
-                until = deadline.sooner(0.5)
         # The time that making the solver took, which may load a large library, is gone.
-        method = replace(method, max_seconds=until.left)
+        method = replace(method, max_seconds=deadline.left)
 
     with threads(method.lent_threads(problem)):
         # --- run -----------------------------------------------------------------------------
         trials = _Trials(problem, formulated, method.tolerances.gap, on_progress, deadline)
         conflict = find_conflict(problem)
         if conflict is not None:
-            # Two samples at most, which are the proof.
-            trials.best = trials.graded(
-                method, _untried(problem, Status.NOT_SEPARABLE, alpha=conflict.alpha)
+            # Two samples at most, which are the proof: no method runs.
+            zero = nothing_yet(problem)
+            found = Candidate(
+                conflict.alpha,
+                zero.coef,
+                zero.intercept,
+                status=Status.NOT_SEPARABLE,
+                iterations=0,
             )
+            trials.best = trials.graded(method, found)
         else:
             trials.best = trials.run(method, start)
-            if start is not None and trials.best.status is Status.NUMERICAL_TROUBLE:
-                # The start may be of a problem that is too unlike this one.
-                again = replace(method, max_seconds=deadline.left)
-                trials.best = trials.run(again)
             # --- fall back -------------------------------------------------------------------
-            # A method that used all of the caller's time leaves none to others.
-            had_all = max_seconds is not None and until is deadline
-            used_up = had_all and trials.best.status is Status.TIME_LIMIT
-            if falls_back and trials.unsettled and not used_up:
+            if falls_back and trials.unsettled:
                 _fall_back(trials, options)
         # --- answer --------------------------------------------------------------------------
         best = trials.best
@@ -326,34 +309,15 @@ class _Trials:
 
     def run(self, method: Solver, start: Start | None = None) -> _Attempt:
         """Run a method, and grade what it found."""
-        return self.graded(method, self.found_by(method, start))
-
-    def found_by(self, method: Solver, start: Start | None = None) -> Candidate:
-        """Run a method; what it raises is numerical trouble.
-
-        What ``on_progress`` raises within it is no trouble of the method, and goes to the caller.
-        """
-        of_caller: list[BaseException] = []
-
-        def relay(bounds: BoundsAt) -> None:
-            try:
-                self.on_progress(bounds)
-            except BaseException as error:
-                of_caller.append(error)
-                raise
-
-        try:
-            return finite(self.problem, method.run(self.formulated, relay, start))
-        except BaseException as error:  # a panic of a library in Rust is no Exception
-            if error in of_caller or isinstance(error, AtomError):
-                raise
-            # `in_words` raises again what the caller can mend.
-            return _untried(self.problem, Status.NUMERICAL_TROUBLE, in_words(error))
+        found = method.run(self.formulated, self.on_progress, start)
+        return self.graded(method, finite(self.problem, found))
 
     def graded(self, method: Solver, found: Candidate) -> _Attempt:
         """Grade what a method found, in the time that is left."""
         began = time.perf_counter()
-        intercept = found.intercept if self.problem.intercept else None
+        intercept = None
+        if self.problem.intercept:
+            intercept = found.intercept
         graded = grade(
             self.problem,
             found.coef,
@@ -399,27 +363,13 @@ class _Trials:
         return self.go_on and bool(np.isinf(self.best.graded.certificate.upper))
 
 
-def _untried(
-    problem: MarginProblem, status: Status, detail: str = "", alpha: Array | None = None
-) -> Candidate:
-    """Return what is known without a method: zeta = 0, and alpha = 0 unless it is given."""
-    nothing = nothing_yet(problem)
-    return Candidate(
-        alpha=nothing.alpha if alpha is None else alpha,
-        coef=nothing.coef,
-        intercept=nothing.intercept,
-        status=status,
-        iterations=0,
-        detail=detail,
-    )
-
-
 def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
     """Go on where the method that "auto" chose did not settle the problem.
 
     Each step joins its bounds to the best ones, and the first that settles the problem ends it.
     """
-    problem, formulated = trials.problem, trials.formulated
+    problem = trials.problem
+    formulated = trials.formulated
     deadline = trials.deadline
     first = trials.best
     tried = [first.failure]
@@ -446,17 +396,17 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
 
     # --- a soft margin of large C -------------------------------------------------------------
     # The numbers of such problems are too far apart for a method that follows both constraints.
-    if trials.go_on and not problem.hard_margin:
-        # The hard margin's solution is exact where the box binds nowhere.
-        if problem.box.min() * problem.scale >= FALL_BACK.large_C:
-            _join_similar(trials, replace(problem, C=np.inf), options)
-            if not trials.unsettled:
-                tried.append("solved with a hard margin")
+    # The hard margin's solution is exact where the box binds nowhere.
+    large_box = problem.box.min() * problem.scale >= FALL_BACK.large_C
+    if trials.go_on and not problem.hard_margin and large_box:
+        _join_similar(trials, replace(problem, C=np.inf), options)
+        tried.append("a hard margin")
 
     # --- one other solver of this package, and one of another library -------------------------
     closer = options
     near_miss = trials.best.graded.certificate.gap < FALL_BACK.near_miss * trials.gap
     if near_miss:
+        # A certificate rounds differently than a method, which is asked for so much more.
         gap = trials.gap / FALL_BACK.near_miss
         closer = replace(options, tolerances=replace(options.tolerances, gap=gap))
     built_in: str | None = FALL_BACK.built_in(formulated, first.method.name)
@@ -465,29 +415,22 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
     external: str | None = FALL_BACK.external(formulated, deadline)
     if external == first.method.name and not near_miss:
         external = None
-    if built_in is not None and trials.go_on and not hopeless:
-        # Half of the time is for the solver that follows, if there is one.
-        until = deadline
-        if external is not None:
-            until = deadline.sooner(0.5)
-        _try_other(trials, built_in, closer, until, tried)
-    if external is not None and trials.go_on and not hopeless:
-        _try_other(trials, external, closer, deadline, tried)
+    for name in (built_in, external):
+        if name is not None and trials.go_on and not hopeless:
+            _try_other(trials, name, closer, tried)
 
     # --- any separator is an upper bound ------------------------------------------------------
     another_norm = problem.norm not in (L2(), problem.gate_norm)
     if trials.lack_separator and not hopeless and problem.hard_margin and another_norm:
-        if _join_similar(trials, replace(problem, norm=L2()), options):
-            tried.append("separator of the Euclidean norm")
+        _join_similar(trials, replace(problem, norm=L2()), options)
+        tried.append("separator of the Euclidean norm")
 
     # --- how it ended -------------------------------------------------------------------------
     best = trials.best
     status = best.status
-    late = trials.late or deadline.passed or status is Status.TIME_LIMIT
-    if trials.unsettled and late:
-        # Without a limit of the caller's it was one of a method's own.
+    if trials.unsettled and (trials.late or deadline.passed):
         status = Status.TIME_LIMIT
-        if deadline.left is None:
+        if deadline.left is None:  # it was a limit of a method's own
             status = Status.ITERATION_LIMIT
     trials.best = _Attempt(
         best.method,
@@ -496,17 +439,12 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
     )
 
 
-def _try_other(
-    trials: _Trials, name: str, options: choice.MethodOptions, until: Deadline, tried: list[str]
-) -> None:
+def _try_other(trials: _Trials, name: str, options: choice.MethodOptions, tried: list[str]) -> None:
     """Run another solver, which must not cost the answer that there is."""
     try:
         method = choice.make_solver(name, trials.formulated, options)
-        other = trials.run(replace(method, max_seconds=until.left))
-    except MemoryError:
-        tried.append(f"{name}: {Status.MEMORY_LIMIT.label}")
-        return
-    except (ImportError, UnsuitableError) as error:
+        other = trials.run(replace(method, max_seconds=trials.deadline.left))
+    except (ImportError, MemoryError, UnsuitableError) as error:
         tried.append(f"{name}: {error}")
         return
     trials.join(other)
@@ -514,19 +452,14 @@ def _try_other(
         tried.append(other.failure)
 
 
-def _join_similar(trials: _Trials, similar: MarginProblem, options: choice.MethodOptions) -> bool:
-    """Join the numbers of a similar problem's solution, if there is memory for it."""
-    seconds = trials.deadline.within(FALL_BACK.similar_seconds).left
-    try:
-        found = solve(
-            similar,
-            tol=options.tolerances.gap,
-            device=options.device,
-            max_seconds=seconds,
-            max_memory=options.max_memory,
-        )
-    except MemoryError:
-        return False
+def _join_similar(trials: _Trials, similar: MarginProblem, options: choice.MethodOptions) -> None:
+    """Join the numbers of a similar problem's solution."""
+    found = solve(
+        similar,
+        tol=options.tolerances.gap,
+        device=options.device,
+        max_seconds=trials.deadline.within(FALL_BACK.similar_seconds).left,
+    )
     candidate = Candidate(
         alpha=found.alpha,
         coef=found.coef,
@@ -535,7 +468,6 @@ def _join_similar(trials: _Trials, similar: MarginProblem, options: choice.Metho
         iterations=found.stats.iterations,
     )
     trials.join(trials.graded(trials.best.method, candidate))
-    return True
 
 
 def _proof_takes_too_long(problem: MarginProblem) -> bool:
@@ -572,8 +504,7 @@ def _separable_with_offset(
         return False
     options = choice.MethodOptions(tolerances=tolerances, max_seconds=deadline.left)
     method = choice.make_solver("auto", with_offset, options)
-    trials = _Trials(with_offset, with_offset, tolerances.gap, no_report, deadline)
-    found = trials.found_by(method)
+    found = finite(with_offset, method.run(with_offset))
     margins = problem.margins(problem.decision(found.coef), found.intercept)
     return bool((margins > 0).all())
 

@@ -10,14 +10,11 @@ other norms than sums of l2 with the pairs near the margin of the Euclidean norm
 
 If the rows of S alone are not separable, neither are all, and alpha_S padded proves it.
 
-Early rounds are solved loosely, since their S is wrong anyway. ``max_memory`` bounds the size of S
-by the memory of an interior point in the rows, and no larger system in the features is solved; the
-Euclidean solve that S begins with is not counted.
+Early rounds are solved loosely, since their S is wrong anyway.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -33,10 +30,9 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import Integers, spread
 from implicit_bias.problem.euclidean import euclidean_form
 from implicit_bias.solvers import base, costs, interior_point
-from implicit_bias.solvers.iteration import GIB, NativeSolver, Run
+from implicit_bias.solvers.iteration import NativeSolver, Run
 from implicit_bias.solvers.one_group import OneGroup
 from implicit_bias.solvers.rounds import Exchange, RowRounds
-from implicit_bias.solvers.scaling import peak_memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,25 +79,8 @@ class WorkingSet(NativeSolver):
         return interior_point.is_not_euclidean(problem)
 
     def prepare(self, problem: MarginProblem, start: base.Start | None) -> Run:
-        """Choose the first working set; refuse where not even that one fits."""
+        """Choose the first working set."""
         return _WorkingRows(self, problem, start)
-
-    def capacity(self, problem: MarginProblem, first: int) -> int:
-        """Return the largest working set that the memory holds: at least the first one.
-
-        Raises
-        ------
-        MemoryError
-            Not even the first one fits.
-        """
-        most = len(problem.constraints)
-        first = min(first, most)
-        self.check_memory(peak_memory(first, problem))
-        if self.max_memory is None:
-            return most
-        room = self.max_memory * GIB
-        sizes = range(most + 1)
-        return bisect_right(sizes, room, first + 1, key=lambda n: peak_memory(n, problem)) - 1
 
 
 class _WorkingRows(RowRounds):
@@ -126,7 +105,6 @@ class _WorkingRows(RowRounds):
         self.solver = solver
         self.policy = Exchange(solver.first_size)
         self.deadline = Deadline.after(solver.max_seconds)
-        self.capacity = solver.capacity(problem, solver.first_size)
         self.final_gap = solver.inner_share * solver.tolerances.gap
         self.inner_gap = max(interior_point.InteriorPoint.coarse_gap, self.final_gap)
         self.warm = start
@@ -177,7 +155,7 @@ class _WorkingRows(RowRounds):
         problem = self.problem
         gap = max(interior_point.InteriorPoint.coarse_gap, self.tolerance)
         options = self._options(replace(self.solver.tolerances, gap=gap))
-        euclidean = replace(self.solver, **options, max_iterations=None, max_memory=None)
+        euclidean = replace(self.solver, **options, max_iterations=None)
         found = euclidean.run(replace(problem, norm=L2()))
         if found.status is Status.NOT_SEPARABLE:
             proof = prove_not_separable(problem, found.alpha, self.deadline)
@@ -193,7 +171,7 @@ class _WorkingRows(RowRounds):
         self.margins = margins
         # There are hardly more support vectors than features.
         room = max(self.solver.first_size, interior_point.class_features(problem))
-        near = self.worst(min(room, self.capacity), 1.0 + self.policy.clear_margin)
+        near = self.worst(room, 1.0 + self.policy.clear_margin)
         if len(near):
             self.rows = near
         return None
@@ -270,8 +248,6 @@ class _WorkingRows(RowRounds):
         options = self._options(tolerances) | {"rows": self.working}
         hard = self.problem.hard_margin
         system = costs.cheaper_system(self.sizes.of_rows(size), self.kind, hard=hard)
-        if not self.solver.fits(interior_point.memory_of_features(self.problem)):
-            system = "rows"
         inner = interior_point.InteriorPoint(system=system, **options)
         many = size >= self.solver.many_rows and system == "rows"
         self.by_one_group = self.one_group and many
@@ -296,8 +272,6 @@ class _WorkingRows(RowRounds):
         old = self.rows
         settled = self._exchange_rows(self.found.alpha)
         if np.array_equal(old, self.rows):
-            if len(self.violators(1)):
-                return Status.MEMORY_LIMIT
             if self.inner_gap <= self.final_gap:
                 if not self.by_one_group:
                     return Status.NUMERICAL_TROUBLE
@@ -319,7 +293,7 @@ class _WorkingRows(RowRounds):
         """Choose the next working set, from dual variables: whether it has settled."""
         values = self.constraints.values(alpha)[self.rows]
         kept = self.staying(self.policy.clear(self.margins[self.rows], values))
-        room = self.policy.room(len(self.rows), len(kept), self.capacity)
+        room = self.policy.room(len(self.rows), len(kept), len(self.constraints))
         worst = self.violators(room)
         settled = 0 < len(worst) <= self.solver.settled * len(kept)
         if settled:  # those that may violate in the next round, too
@@ -334,8 +308,6 @@ class _WorkingRows(RowRounds):
 
     def _cheaper_at_once(self, size: int) -> bool:
         """Whether a solve on all rows takes no longer than a few rounds on so many of them."""
-        if self.solver.max_memory is not None:
-            return False
         hard = self.problem.hard_margin
         some = costs.of_interior_point(self.sizes.of_rows(size), self.kind, hard=hard)
         whole = costs.of_interior_point(self.sizes, self.kind, hard=hard)
@@ -344,7 +316,7 @@ class _WorkingRows(RowRounds):
     def _double(self) -> bool:
         """Take twice the rows, which may prove what few do not: whether there are more."""
         size = len(self.rows)
-        room = replace(self.policy, growth=1.0).room(size, size, self.capacity)
+        room = replace(self.policy, growth=1.0).room(size, size, len(self.constraints))
         more = self.violators(room, np.inf)
         self.exchange(self.rows, more)
         self.warm = None

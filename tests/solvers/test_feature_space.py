@@ -18,11 +18,8 @@ from implicit_bias.solvers.feature_space import (
     Embedding,
     EmbeddingNewton,
     FeatureSpace,
-    peak_memory,
 )
 from implicit_bias.solvers.second_order import SecondOrderCones
-
-GIB = 2**30
 
 
 def solved(problem: MarginProblem, tol: float = cases.GAP_LIMIT) -> Solution:
@@ -186,14 +183,6 @@ def test_soft_margins_of_many_classes_keep_their_digits(C: float, norm: str, gap
     matrix = rng.normal(size=(10, 5))
     y = np.where(rng.random(200) < 0.05, rng.integers(0, 5, 200), (X @ matrix).argmax(axis=1))
     assert_optimal(max_margin(X, y, norm, C=C), gap)
-
-
-def test_memory_is_refused_before_it_is_allocated() -> None:
-    problem = cases.build(cases.cloud(60, 3, shift=4.0), cases.linear)
-    needed = peak_memory(problem) / GIB
-    assert solve(problem, "feature-space", max_memory=needed).status is Status.OPTIMAL
-    with pytest.raises(MemoryError, match="max_memory"):
-        solve(problem, "feature-space", max_memory=0.99 * needed)
 
 
 # --- the Newton system -----------------------------------------------------------------------

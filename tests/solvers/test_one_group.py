@@ -108,8 +108,3 @@ def test_a_limit_leaves_bounds() -> None:
     found = solve(wide(90, 100), replace(ALONE, max_iterations=2))
     assert found.status is Status.ITERATION_LIMIT
     assert 0.0 < found.certificate.lower
-
-
-def test_the_gram_matrix_keeps_to_the_memory() -> None:
-    with pytest.raises(MemoryError, match="max_memory"):  # of the fall-back, which needs more
-        solve(CASES["hard"], "one-group", max_memory=1e-5)

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.problem.constraints import Integers
 from implicit_bias.solvers.base import Answer
-from implicit_bias.solvers.rounds import Exchange, Rounds, solve_on_some
+from implicit_bias.solvers.rounds import Exchange, Rounds
 
 
 class Alternating(Rounds):
@@ -65,35 +63,3 @@ def test_as_many_rows_join_as_there_is_room_for() -> None:
     assert policy.room(60, 50, capacity=100) == 30  # half of the set
     assert policy.room(60, 50, capacity=55) == 5  # what fits
     assert policy.room(60, 60, capacity=50) == 0
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_some_rows_have_the_solution_of_all(seed: int) -> None:
-    """The interval that holds all points is that of the two outer ones, which join soon."""
-    points = np.random.default_rng(seed).normal(size=200)
-    sizes: list[int] = []
-
-    def solve(rows: Integers) -> tuple[float, float]:
-        sizes.append(len(rows))
-        return float(points[rows].min()), float(points[rows].max())
-
-    def price(found: tuple[float, float]) -> Array:
-        return np.minimum(points - found[0], found[1] - points)
-
-    found = solve_on_some(solve, price, np.abs(points), below=0.0, count=4, fits=lambda size: True)
-    assert found == (points.min(), points.max())
-    assert sizes[0] == 4
-    assert sizes[-1] <= 20
-
-
-def test_rounds_end_where_no_more_rows_fit() -> None:
-    values = np.arange(10.0)
-    found = solve_on_some(
-        lambda rows: sorted(rows.tolist()),
-        lambda rows: -values,
-        values,
-        below=0.0,
-        count=2,
-        fits=lambda size: size <= 6,
-    )
-    assert found == [0, 1, 6, 7, 8, 9]

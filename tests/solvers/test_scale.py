@@ -14,11 +14,8 @@ from implicit_bias import MarginProblem, Solution, Status, max_margin, solve, so
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.sweep import compute
 from implicit_bias.solvers.newton import Newton
-from implicit_bias.solvers.scaling import peak_memory
 from implicit_bias.solvers.working_set import WorkingSet
 from oracles import check_gordan, check_overlap
-
-GIB = 2**30
 
 
 def assert_optimal(found: Solution, tol: float = cases.GAP_LIMIT) -> None:
@@ -179,48 +176,6 @@ def test_conflicts_are_proven(solver: str) -> None:
 @pytest.mark.slow
 def test_conflicts_among_20000_samples_are_proven() -> None:
     check_conflicts(cases.build(cases.cloud(20_000, 30, shift=5.0), cases.gln(5)), "auto")
-
-
-# --- memory ----------------------------------------------------------------------------------
-
-
-def test_too_little_memory_is_refused_before_anything_is_allocated(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def allocate(*arguments: object) -> None:
-        raise AssertionError("a kernel was built")
-
-    monkeypatch.setattr(solvers.interior_point, "ScaledProblem", allocate)
-    problem = cases.separable("gln")
-    for solver in cases.NATIVE:
-        with pytest.raises(MemoryError, match=r"need \S+ GiB.*max_memory is 1e-06 GiB: raise it"):
-            solve(problem, **cases.asked(solver, max_memory=1e-6))
-
-
-def test_a_bound_on_memory_is_a_bound_on_the_working_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With room for fewer samples than the support vectors the bounds hold, but do not meet."""
-    problem, best = cases.separable("gln-circles"), cases.best("gln-circles")
-    room = len(best.support) - 2
-    sizes: list[int] = []
-    run = solvers.interior_point.InteriorPoint.run
-
-    def spy(self: Any, problem: MarginProblem, *arguments: Any, **options: Any) -> object:
-        sizes.append(len(self.chosen(problem)))
-        return run(self, problem, *arguments, **options)
-
-    monkeypatch.setattr(solvers.interior_point.InteriorPoint, "run", spy)
-    assert room > 10
-    found = solve(
-        problem, **cases.asked("working-set", max_memory=peak_memory(room, problem) / GIB)
-    )
-    assert found.status is Status.MEMORY_LIMIT
-    assert max(sizes) <= room
-    assert found.certificate.lower > 0
-    check_overlap(found.certificate, best.certificate)
-    with pytest.raises(MemoryError):
-        solve(problem, **cases.asked("rows", max_memory=peak_memory(room, problem) / GIB))
-    enough = solve(problem, **cases.asked("working-set", max_memory=peak_memory(90, problem) / GIB))
-    assert_optimal(enough, 1e-6)
 
 
 # --- Ctrl-C ----------------------------------------------------------------------------------

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from cases import noisy_table, plain, separable
+from cases import noisy_table, plain
 from implicit_bias import max_margin
 from implicit_bias.solvers.scaling import (
     Boxes,
     Layout,
     MergedInputs,
     ScaledProblem,
-    peak_memory,
 )
 
 
@@ -82,10 +81,3 @@ def test_upper_bounds_by_hand() -> None:
     assert upper == pytest.approx(3.0 + 0.7 * 0.5 * soft.scale)
     assert violation == 0.0
     assert soft.to_margin_1(3.0, upper) == 1.0
-
-
-def test_memory_grows_with_the_squares_of_the_rows() -> None:
-    problem = separable("gln-many-units")
-    n = 10_000
-    assert 16 * n**2 < peak_memory(n, problem) < 20 * n**2
-    assert peak_memory(2 * n, problem) > 3.5 * peak_memory(n, problem)

@@ -39,7 +39,7 @@ TIGHT = Tolerances(gap=1e-9)
 OBJECTS: list[Solver] = [
     InteriorPoint(tolerances=TIGHT),
     WorkingSet(tolerances=TIGHT),
-    CvxpySolver(backend="clarabel", formulation="dual", tolerances=TIGHT),
+    CvxpySolver(backend="clarabel", tolerances=TIGHT),
     OneGroup(tolerances=TIGHT, fallback=InteriorPoint(tolerances=TIGHT)),
 ]
 
@@ -317,7 +317,6 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"on_progress": 5}, TypeError, "on_progress"),
     ({"max_iterations": 0}, ValueError, "max_iterations"),
     ({"max_seconds": np.inf}, ValueError, "max_seconds"),
-    ({"max_memory": -1.0}, ValueError, "max_memory"),
 ]
 
 

@@ -13,7 +13,6 @@ from benchmarks.speed.exact import is_inseparable
 from cases import asked
 from implicit_bias import MarginProblem, Solution, Status, certify, solve
 from implicit_bias.solvers import BoundsAt
-from implicit_bias.solvers.cvxpy_solver import FORMULATIONS
 
 # What is left of bounds that were computed in float32.
 SINGLE_RTOL = 1e-5
@@ -97,15 +96,14 @@ def table(rows: Sequence[Row]) -> list[tuple[object, ...]]:
 
 # Other people's solvers, with what they are asked for.
 EXTERNAL: list[tuple[str, Names, float]] = [
-    *((f"clarabel-{way}", [*cases.SEPARABLE, *BALANCED], 1e-9) for way in FORMULATIONS),
+    ("clarabel", [*cases.SEPARABLE, *BALANCED], 1e-9),
     ("clarabel", cases.HANDFUL, 1e-8),
     ("clarabel", cases.WEIGHTED, 1e-5),
     ("ecos", cases.HANDFUL, 1e-6),
     ("scs", cases.HANDFUL, 1e-5),
     ("scs", ["nuclear"], 1e-4),
     ("osqp", LINES, 1e-7),
-    *((f"{solver}-{way}", FIVE, 1e-6) for solver in ("ecos", "scs") for way in FORMULATIONS),
-    *((f"osqp-{way}", LINES, 1e-6) for way in FORMULATIONS),
+    *((solver, FIVE, 1e-6) for solver in ("ecos", "scs")),
 ]
 
 
@@ -114,7 +112,7 @@ def named(rows: Sequence[tuple[str, Names, float]]) -> list[tuple[str, str, floa
 
 
 def is_external(method: str) -> bool:
-    return method.partition("-")[0] in ("clarabel", "ecos", "scs", "osqp")
+    return method in ("clarabel", "ecos", "scs", "osqp")
 
 
 def solved(problem: MarginProblem, method: str, tol: float, **options: Any) -> Solution:
@@ -163,7 +161,7 @@ def test_what_an_external_solver_finds_is_judged_by_its_bounds(
 ) -> None:
     problem = cases.separable(name)
     found = solved(problem, method, tol)
-    assert found.stats.solver == method.partition("-")[0]
+    assert found.stats.solver == method
     assert found.coef.shape == problem.coef_shape
     oracles.check_judged(problem, found, tol)
     oracles.check_overlap(found.certificate, cases.best(name).certificate)
@@ -189,8 +187,7 @@ TWINS: list[tuple[str, Names, float]] = [
     *((way, HARD_TWO, 1e-8) for way in cases.METHODS),
     *((backend, cases.HARD, 1e-8) for backend in ("clarabel", "ecos")),
     *((way, LINES, 1e-6) for way in ("osqp", "scs")),
-    *((f"osqp-{way}", LINES, 1e-6) for way in FORMULATIONS),
-    *((f"clarabel-{way}", LINES_AND_GATES, 1e-6) for way in FORMULATIONS),
+    ("clarabel", LINES_AND_GATES, 1e-6),
     *((way, [*BALLS, *PER_GATE[:2]], 1e-6) for way in cases.NATIVE),
     ("feature-space", BALLS, 1e-6),
     ("highs", ["l1", "l1-intercept"], 1e-6),
@@ -297,7 +294,7 @@ def test_soft_margin_forgives(name: str, C: float, solver: str) -> None:
     )
 
 
-@pytest.mark.parametrize("method", [*cases.METHODS, *(f"clarabel-{way}" for way in FORMULATIONS)])
+@pytest.mark.parametrize("method", [*cases.METHODS, "clarabel"])
 @pytest.mark.parametrize("C", [np.inf, 2.0], ids=["hard", "soft"])
 def test_all_gates_off_everywhere(C: float, method: str) -> None:
     """No coefficients do anything, and each sample costs C."""
@@ -331,8 +328,6 @@ LIMITS: list[tuple[str, int, Names]] = [
     *((system, limit, MANY) for system in SYSTEMS for limit in (1, 3, 5)),
     *((method, 2, MANY) for method in (*cases.METHODS, "clarabel", "ecos")),
     ("scs", 30, MANY),
-    *((f"{backend}-{way}", 2, ["gln"]) for backend in ("clarabel", "ecos") for way in FORMULATIONS),
-    *((f"scs-{way}", 25, ["gln"]) for way in FORMULATIONS),
 ]
 
 
@@ -373,7 +368,7 @@ def test_iteration_limit_keeps_valid_bounds(name: str, method: str, limit: int) 
         ("highs", "l2", "norm"),
         ("osqp", "l2", "quadratic"),
         ("osqp", "soft-linear", "quadratic programs only.*another solver"),
-        *((f"osqp-{way}", "gln", "quadratic") for way in FORMULATIONS),
+        ("osqp", "gln", "quadratic"),
     ],
 )
 def test_what_a_method_does_not_take_is_refused(method: str, name: str, word: str) -> None:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from benchmarks.speed.formulations import cholesky_factor, feature_factor
 from cases import separable
-from implicit_bias.solvers.cvxpy_solver import cholesky_factor, feature_factor
 
 
 @pytest.mark.parametrize("name", ["gln", "svm-l2", "sparse-gates", "linear-n-greater-d"])

@@ -1,0 +1,527 @@
+"""The smallest norm that interpolates: against CVXPY, closed forms, brute force and training."""
+
+import itertools
+import math
+import pickle
+from fractions import Fraction
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from drawn import normal
+from implicit_bias import min_norm
+from implicit_bias.base.validation import Array
+from implicit_bias.interpolation import Interpolant, InterpolationStatus
+from implicit_bias.interpolation.methods import cleaned
+from implicit_bias.interpolation.system import LinearSystem, Point
+from implicit_bias.norms import (
+    L1,
+    L2,
+    GroupNorm,
+    LInf,
+    Lp,
+    MaxOverGroups,
+    Norm,
+    Nuclear,
+    Schatten,
+    Spectral,
+    SumOverGroups,
+    as_norm,
+)
+from implicit_bias.problem.gating import UnitGates
+
+OPTIMAL = InterpolationStatus.OPTIMAL
+# What is reached, far below the tolerance of 1e-6.
+GAP = 1e-7
+# What Clarabel's optimum is worth.
+CLARABEL = 1e-6
+
+GROUPS = np.repeat(np.arange(4), 3)
+NORMS: dict[str, Norm] = {
+    "l1": L1(),
+    "l2": L2(),
+    "linf": LInf(),
+    "l1.2": Lp(1.2),
+    "l3": Lp(3),
+    "l20": Lp(20),
+    "spectral": Spectral(),
+    "nuclear": Nuclear(),
+    "l2 in groups": SumOverGroups(L2(), GROUPS, -1),
+    "l1 in groups": SumOverGroups(L1(), GROUPS, -1),
+    "linf in groups": SumOverGroups(LInf(), GROUPS, -1),
+    "l3 in groups": SumOverGroups(Lp(3), GROUPS, -1),
+    "nuclear in groups": SumOverGroups(Nuclear(), GROUPS, -1),
+    "spectral in groups": SumOverGroups(Spectral(), GROUPS, -1),
+    "largest l2 of groups": MaxOverGroups(L2(), GROUPS, -1),
+    "largest l1 of groups": MaxOverGroups(L1(), GROUPS, -1),
+    "largest l3 of groups": MaxOverGroups(Lp(3), GROUPS, -1),
+    "largest spectral of groups": MaxOverGroups(Spectral(), GROUPS, -1),
+    "largest nuclear of groups": MaxOverGroups(Nuclear(), GROUPS, -1),
+}
+
+
+def loop_predictions(found: Interpolant, X: Array, gates: Array, K: int) -> Array:
+    """sum_m z_m(x_n) <zeta_km, x_n> + b_k, from the definition."""
+    coef = found.coef.reshape(K, gates.shape[1], X.shape[1])
+    offsets = np.atleast_1d(found.intercept)
+    f = np.zeros((len(X), K))
+    for n, k in np.ndindex(f.shape):
+        f[n, k] = offsets[k]
+        for m in range(gates.shape[1]):
+            f[n, k] += gates[n, m] * (coef[k, m] @ X[n])
+    return f
+
+
+def clarabel_optimum(
+    X: Array, gates: Array, Y: Array, norm: Norm, intercept: bool = False
+) -> float:
+    """Return the optimum by CVXPY, of the primal as it is written."""
+    K = Y.shape[1]
+    N, D = X.shape
+    M = gates.shape[1]
+    zeta = cp.Variable(K * M * D)
+    b = cp.Variable(K)
+    constraints = []
+    for n, k in np.ndindex(Y.shape):
+        phi = np.zeros((K, M, D))
+        phi[k] = np.outer(gates[n], X[n])
+        constraints.append(phi.ravel() @ zeta + b[k] == Y[n, k])
+    if not intercept:
+        constraints.append(b == 0)
+    program = cp.Problem(cp.Minimize(norm.atom(zeta, (K, M, D), cp)), constraints)
+    return float(program.solve(solver="CLARABEL"))
+
+
+def check(found: Interpolant, X: Array, gates: Array, Y: Array, gap: float = GAP) -> None:
+    """Check what must hold of each optimal answer."""
+    assert found.status is OPTIMAL
+    assert found.method in ("closed form", "interior-point")
+    assert found.slack == 0
+    assert found.gap < gap
+    assert found.lower <= found.upper
+    assert found.lower <= found.value * (1 + 1e-12)
+    f = loop_predictions(found, X, gates, Y.shape[1])
+    assert np.abs(f - Y).max() < found.residual + 1e-12
+    assert found.residual < 1e-11
+    # Strong duality: alpha has dual norm 1, and <alpha, Y> is the optimum.
+    alpha = found.alpha.reshape(Y.shape)
+    V = np.einsum("nk,nm,nd->kmd", alpha, gates, X)
+    assert found.norm.dual(V) == pytest.approx(1, abs=1e-10)
+    assert float((alpha * Y).sum()) == pytest.approx(found.lower, rel=1e-9)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("K", [1, 3])
+@pytest.mark.parametrize("name", NORMS)
+def test_linear_models_agree_with_clarabel(name: str, K: int, intercept: bool) -> None:
+    X = normal(7, 12)
+    Y = normal(7, K, seed=1)
+    found = min_norm(X, Y, NORMS[name], intercept=intercept)
+    check(found, X, np.ones((7, 1)), Y)
+    expected = clarabel_optimum(X, np.ones((7, 1)), Y, NORMS[name], intercept)
+    assert found.upper == pytest.approx(expected, rel=CLARABEL)
+
+
+@pytest.mark.parametrize("K", [1, 2])
+@pytest.mark.parametrize(
+    "norm", ["l1", "l2", "linf", "nuclear", GroupNorm(np.array([0, 1, 1, 2]), apart=True)], ids=str
+)
+@pytest.mark.parametrize("groups", [None, [0, 1, 1, 2]], ids=["whole", "groups"])
+def test_gated_models_agree_with_clarabel(norm: Any, K: int, groups: Any) -> None:
+    X = normal(9, 5)
+    gates = np.where(normal(9, 4, seed=2) > 0, 1.0, 0.0)
+    gates[:, 0] = 1
+    Y = normal(9, K, seed=1)
+    of_groups: Any = as_norm(norm)
+    if isinstance(norm, GroupNorm):
+        groups = None
+    if groups is not None:
+        of_groups = SumOverGroups(of_groups, np.array(groups))
+    found = min_norm(X, Y, norm, gates=sp.csr_array(gates), groups=groups)
+    check(found, X, gates, Y)
+    expected = clarabel_optimum(X, gates, Y, of_groups)
+    assert found.upper == pytest.approx(expected, rel=CLARABEL)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf", Lp(1.5), Lp(3)], ids=str)
+def test_many_samples(norm: Any) -> None:
+    X = normal(200, 400)
+    y = normal(200, 1, seed=1)
+    found = min_norm(X, y[:, 0], norm)
+    check(found, X, np.ones((200, 1)), y)
+
+
+@pytest.mark.parametrize("K", [1, 2])
+@pytest.mark.parametrize("over", [SumOverGroups, MaxOverGroups])
+@pytest.mark.parametrize("inner", [L2(), Nuclear(), Spectral()], ids=str)
+def test_groups_of_more_columns_than_samples(inner: Any, over: Any, K: int) -> None:
+    """Of which a method sees as many columns as there are samples."""
+    X = normal(4, 13)
+    Y = normal(4, K, seed=1)
+    norm = over(inner, np.array([0, 1, 1, 0, 0, 2, 1, 0, 1, 0, 0, 1, 2]), -1)
+    found = min_norm(X, Y, norm)
+    check(found, X, np.ones((4, 1)), Y)
+    expected = clarabel_optimum(X, np.ones((4, 1)), Y, norm)
+    assert found.upper == pytest.approx(expected, rel=CLARABEL)
+
+
+def test_gated_networks_of_many_inputs() -> None:
+    X = normal(8, 12)
+    gating = UnitGates.random(X, 3, random_state=0)
+    gates = np.asarray(gating.gates(X))
+    Y = normal(8, 2, seed=1)
+    found = min_norm(X, Y, gates=gating, groups=gating.groups)
+    check(found, X, gates, Y)
+    expected = clarabel_optimum(X, gates, Y, GroupNorm(gating.groups))
+    assert found.upper == pytest.approx(expected, rel=CLARABEL)
+
+
+# --- closed forms ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_one_sample_has_the_value_over_the_dual_norm(name: str) -> None:
+    x = normal(1, 12)
+    found = min_norm(x, [-3.0], NORMS[name])
+    optimum = 3.0 / NORMS[name].dual(x[None])
+    assert found.lower <= optimum * (1 + 1e-12)
+    assert found.upper >= optimum * (1 - 1e-12)
+    assert found.gap < GAP
+
+
+@pytest.mark.parametrize("norm", ["l2", "spectral", "nuclear", Schatten(3)], ids=str)
+def test_norms_of_singular_values_have_the_pseudo_inverse(norm: Any) -> None:
+    X = normal(6, 10)
+    Y = normal(6, 3, seed=1)
+    found = min_norm(X, Y, norm)
+    np.testing.assert_allclose(found.coef[:, 0], (np.linalg.pinv(X) @ Y).T, atol=1e-12)
+    assert found.gap < 1e-12
+
+
+def test_intercept_is_a_feature_that_costs_nothing() -> None:
+    X = normal(6, 10)
+    y = normal(6, 1, seed=1)[:, 0]
+    found = min_norm(X, y, intercept=True)
+    # The penalty of an appended constant c is that of b / c: none as c grows.
+    whole = np.linalg.pinv(np.column_stack([X, np.full(6, 1e5)])) @ y
+    np.testing.assert_allclose(found.coef[0], whole[:-1], rtol=1e-6, atol=1e-8)
+    assert found.intercept == pytest.approx(whole[-1] * 1e5, rel=1e-6)
+
+
+@pytest.mark.parametrize("norm", ["l1", "linf", "l2", "nuclear"])
+def test_scales_of_inputs_and_values(norm: str) -> None:
+    X = normal(5, 8)
+    Y = normal(5, 2, seed=1)
+    plain = min_norm(X, Y, norm, groups=[0, 0, 0, 0, 1, 1, 1, 1])
+    scaled = min_norm(1e90 * X, 1e-60 * Y, norm, groups=[0, 0, 0, 0, 1, 1, 1, 1])
+    assert scaled.upper * 1e150 == pytest.approx(plain.upper, rel=1e-8)
+    assert scaled.status is OPTIMAL
+
+
+def test_scales_of_samples_do_not_matter() -> None:
+    X = normal(8, 12)
+    y = normal(8, 1, seed=1)[:, 0]
+    size = 10.0 ** np.linspace(-8, 8, 8)
+    found = min_norm(X * size[:, None], y * size, "l1")
+    assert found.gap < GAP
+    assert found.upper == pytest.approx(min_norm(X, y, "l1").upper, rel=1e-8)
+
+
+def test_sparse_coefficients_are_recovered_with_exact_zeros() -> None:
+    X = normal(60, 150)
+    truth = np.zeros(150)
+    truth[[3, 40, 77]] = [1.0, -2.0, 0.5]
+    found = min_norm(X, X @ truth, "l1")
+    assert np.flatnonzero(found.coef).tolist() == [3, 40, 77]
+    np.testing.assert_allclose(found.coef[0], truth, atol=1e-13)
+    groups = np.arange(150) // 5
+    truth[40:45] = 1.0
+    truth[[3, 77]] = 0.0
+    found = min_norm(X, X @ truth, groups=groups)
+    assert np.flatnonzero(found.coef).tolist() == [40, 41, 42, 43, 44]
+    assert np.flatnonzero(found.group_norms).tolist() == [8]
+    assert found.group_norms.sum() == pytest.approx(found.upper)
+
+
+def test_entries_that_are_needed_are_not_set_to_0() -> None:
+    """Of rough multipliers, as a time limit leaves them, most entries seem to be inactive."""
+    system = LinearSystem(np.eye(3), np.array([[1.0], [0.5], [0.25]]), L1(), (1, 1, 3))
+    rough = Point(system.Y.T, np.array([[1.0], [0.1], [0.1]]), "rough")
+    np.testing.assert_array_equal(cleaned(system, rough, np.arange(3)[None]).zeta, system.Y.T)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf", Lp(3)], ids=str)
+def test_nearly_dependent_samples(norm: Any) -> None:
+    """Rows of a Hilbert matrix, whose condition number is 1e9: the bounds still meet."""
+    X = 1.0 / (np.arange(7)[:, None] + np.arange(12) + 1.0)
+    found = min_norm(X, np.arange(7.0), norm)
+    assert found.status is OPTIMAL
+    assert found.slack == 0
+
+
+# --- brute force in rational numbers -----------------------------------------------------------
+
+
+def rational(values: NDArray[Any]) -> list[list[Fraction]]:
+    return [[Fraction(float(value)) for value in row] for row in values]
+
+
+def solved(A: list[list[Fraction]], b: list[Fraction]) -> list[Fraction] | None:
+    """Gauss and Jordan's elimination; None of a singular matrix."""
+    n = len(A)
+    rows = [[*row, value] for row, value in zip(A, b, strict=True)]
+    for i in range(n):
+        pivot = next((r for r in range(i, n) if rows[r][i] != 0), None)
+        if pivot is None:
+            return None
+        rows[i], rows[pivot] = rows[pivot], rows[i]
+        rows[i] = [value / rows[i][i] for value in rows[i]]
+        for r in range(n):
+            if r != i and rows[r][i] != 0:
+                rows[r] = [a - rows[r][i] * c for a, c in zip(rows[r], rows[i], strict=True)]
+    return [row[-1] for row in rows]
+
+
+def exact_l1(X: Array, y: Array) -> Fraction:
+    """Return the least l1 norm over all basic solutions."""
+    N, D = X.shape
+    A = rational(X)
+    b = [Fraction(float(value)) for value in y]
+    best = []
+    for columns in itertools.combinations(range(D), N):
+        w = solved([[row[j] for j in columns] for row in A], b)
+        if w is not None:
+            best.append(sum(map(abs, w), Fraction(0)))
+    return min(best)
+
+
+def exact_linf(X: Array, y: Array) -> Fraction:
+    """Return the least l_inf norm: N - 1 entries free, all others at +t or -t."""
+    N, D = X.shape
+    A = rational(X)
+    b = [Fraction(float(value)) for value in y]
+    best = []
+    for free in itertools.combinations(range(D), N - 1):
+        others = [j for j in range(D) if j not in free]
+        for signs in itertools.product((1, -1), repeat=len(others)):
+            system = []
+            for row in A:
+                at_t = sum(s * row[j] for s, j in zip(signs, others, strict=True))
+                system.append([*(row[j] for j in free), at_t])
+            w = solved(system, b)
+            if w is not None and all(abs(value) <= abs(w[-1]) for value in w[:-1]):
+                best.append(abs(w[-1]))
+    return min(best)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("norm", "exact"), [("l1", exact_l1), ("linf", exact_linf)])
+def test_bounds_hold_of_exact_optima(norm: str, exact: Any, seed: int) -> None:
+    X = normal(3, 6, seed=seed)
+    y = normal(3, 1, seed=seed + 100)[:, 0]
+    if seed % 2:  # degenerate: few digits, many ties
+        X = np.round(X)
+        y = np.round(2 * y)
+    found = min_norm(X, y, norm)
+    if found.status is InterpolationStatus.INCONSISTENT:
+        pytest.fail("the drawn samples are independent")
+    optimum = exact(X, y)
+    assert Fraction(found.lower) <= optimum <= Fraction(found.upper)
+    assert found.gap < GAP
+
+
+# --- where training converges to ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("p", "steps"), [(2.0, 3000), (1.5, 6000), (3.0, 20000)])
+def test_mirror_descent_converges_to_the_lp_solution(p: float, steps: int) -> None:
+    """Gunasekar et al. (2018), theorem 1, from 0 with the potential |w|^p / p."""
+    X = normal(4, 9)
+    y = normal(4, 1, seed=1)[:, 0]
+    q = p / (p - 1)
+    dual = np.zeros(9)
+    rate = 0.02
+    for _ in range(steps):
+        w = np.sign(dual) * np.abs(dual) ** (q - 1)
+        dual -= rate * X.T @ (X @ w - y)
+    w = np.sign(dual) * np.abs(dual) ** (q - 1)
+    np.testing.assert_allclose(X @ w, y, atol=1e-6)
+    np.testing.assert_allclose(w, min_norm(X, y, Lp(p)).coef[0], atol=1e-4)
+
+
+def hyperbolic_entropy_solution(X: Array, y: Array, alpha: float) -> Array:
+    """Argmin Q_alpha, by Newton's method on the dual, its scale shrunk from a large one.
+
+    Q_alpha(w) = alpha^2 sum q(w_i / alpha^2), q(z) = 2 - sqrt(4 + z^2) + z asinh(z / 2), so that
+    q' = asinh(z / 2) and w = 2 alpha^2 sinh(X' nu) (Woodworth et al. 2020, theorem 1).
+    """
+    nu = np.zeros(len(y))
+    scales = np.geomspace(10.0, alpha, 1 + max(1, math.ceil(4 * abs(math.log10(alpha / 10.0)))))
+    for scale in scales:
+        for _ in range(200):
+            slope = X.T @ nu
+            rest = y - 2 * scale**2 * X @ np.sinh(slope)
+            step = np.linalg.solve((2 * scale**2 * np.cosh(slope) * X) @ X.T, rest)
+            # Damped, so that no sinh grows by more than a factor of e.
+            step *= min(1.0, 1.0 / np.abs(X.T @ step).max())
+            nu = nu + step
+            if np.abs(rest).max() < 1e-12:
+                break
+    return np.asarray(2 * alpha**2 * np.sinh(X.T @ nu))
+
+
+def test_diagonal_networks_are_between_the_l1_and_the_l2_solution() -> None:
+    X = normal(8, 20)
+    y = normal(8, 1, seed=1)[:, 0]
+    l1 = min_norm(X, y, "l1")
+    l2 = min_norm(X, y, "l2")
+    excess = []
+    for alpha in (1e-1, 1e-4, 1e-8):
+        w = hyperbolic_entropy_solution(X, y, alpha)
+        np.testing.assert_allclose(X @ w, y, atol=1e-9)
+        excess.append(np.abs(w).sum() / l1.lower - 1)
+    assert (np.array(excess) > 0).all()
+    assert excess[0] > excess[1] > excess[2]
+    assert excess[2] < 0.02
+    w = hyperbolic_entropy_solution(X, y, 100.0)
+    np.testing.assert_allclose(w, l2.coef[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1.0])
+def test_gradient_descent_on_a_diagonal_network_ends_at_the_minimizer_of_q(alpha: float) -> None:
+    X = normal(4, 9)
+    y = normal(4, 1, seed=1)[:, 0]
+    u = np.full(9, alpha)
+    v = np.full(9, alpha)
+    rate = 0.002 / (1 + alpha**2)
+    for _ in range(20_000):
+        slope = X.T @ (X @ (u * u - v * v) - y)
+        u, v = u - 2 * rate * u * slope, v + 2 * rate * v * slope
+    w = u * u - v * v
+    np.testing.assert_allclose(X @ w, y, atol=1e-5)
+    np.testing.assert_allclose(w, hyperbolic_entropy_solution(X, y, alpha), atol=5e-3)
+    assert np.abs(w).sum() >= min_norm(X, y, "l1").lower
+    assert np.linalg.norm(w) >= min_norm(X, y, "l2").lower
+
+
+# --- what callers do -----------------------------------------------------------------------------
+
+
+def test_shapes_follow_those_of_the_values() -> None:
+    X = normal(4, 6)
+    one = min_norm(X, X[:, 0])
+    assert one.coef.shape == (1, 6)
+    assert one.alpha.shape == (4,)
+    assert one.predict(X).shape == (4,)
+    column = min_norm(X, X[:, :1], intercept=True)
+    assert column.coef.shape == (1, 1, 6)
+    assert np.shape(column.intercept) == (1,)
+    assert column.predict(X).shape == (4, 1)
+
+
+def test_predictions_take_gates_as_numbers_or_as_a_function() -> None:
+    X = normal(5, 3)
+    gating = UnitGates.random(X, 4, random_state=0)
+    by_function = min_norm(X, X[:, 0], gates=gating, groups=gating.groups)
+    by_numbers = min_norm(X, X[:, 0], gates=gating.gates(X), groups=gating.groups)
+    np.testing.assert_array_equal(by_function.coef, by_numbers.coef)
+    fresh = normal(3, 3, seed=5)
+    expected = loop_predictions(by_function, fresh, np.asarray(gating.gates(fresh)), 1)[:, 0]
+    np.testing.assert_allclose(by_function.predict(fresh), expected)
+    np.testing.assert_allclose(by_numbers.predict(fresh, gating.gates(fresh)), expected)
+    with pytest.raises(ValueError, match="5 gates"):
+        by_numbers.predict(fresh)
+
+
+def test_values_without_a_spread_have_the_norm_0() -> None:
+    X = normal(4, 6)
+    for found in (min_norm(X, np.zeros(4)), min_norm(X, np.full(4, 0.1), intercept=True)):
+        assert found.status is OPTIMAL
+        assert found.lower == found.upper == found.gap == found.residual == 0
+        assert not found.coef.any()
+
+
+def test_an_answer_shows_itself_and_can_be_pickled() -> None:
+    found = min_norm(normal(3, 5), [1.0, 2.0, 3.0], "l1")
+    assert "OPTIMAL" in repr(found)
+    again = pickle.loads(pickle.dumps(found))
+    np.testing.assert_array_equal(again.coef, found.coef)
+    assert again.status is found.status
+
+
+def test_a_time_limit_leaves_valid_bounds() -> None:
+    X = normal(30, 60)
+    y = normal(30, 1, seed=1)[:, 0]
+    found = min_norm(X, y, "l1", max_seconds=1e-9)
+    assert found.status is InterpolationStatus.TIME_LIMIT
+    optimum = min_norm(X, y, "l1")
+    assert found.lower <= optimum.upper
+    assert found.upper >= optimum.lower
+
+
+class _Weighted:
+    """Sum of c_j |w_j|, a norm of one's own."""
+
+    def __init__(self, costs: Array) -> None:
+        self.costs = costs
+
+    def value(self, coef: Array) -> float:
+        return float((self.costs * np.abs(coef)).sum())
+
+    def dual(self, V: Array) -> float:
+        return float((np.abs(V) / self.costs).max())
+
+    def atom(self, zeta: Any, shape: tuple[int, ...], cp: Any) -> Any:
+        return cp.sum(cp.multiply(np.broadcast_to(self.costs, shape).ravel(), cp.abs(zeta)))
+
+
+def test_custom_norms_go_to_clarabel() -> None:
+    X = normal(6, 10)
+    y = normal(6, 1, seed=1)[:, 0]
+    costs = np.linspace(1, 3, 10)
+    found = min_norm(X, y, _Weighted(costs))
+    # In the coefficients c_j w_j it is l1.
+    same = min_norm(X / costs, y, "l1")
+    assert found.status is OPTIMAL
+    assert found.method == "clarabel"
+    assert found.upper == pytest.approx(same.upper, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "word"),
+    [
+        (([[np.nan]], [1.0]), {}, ValueError, "NaN"),
+        (([[1.0]], [1.0, 2.0]), {}, ValueError, "one row"),
+        ((np.zeros((0, 2)), []), {}, ValueError, "no samples"),
+        (([[1.0]], [[[1.0]]]), {}, ValueError, "axes"),
+        (([[1.0]], ["a"]), {}, ValueError, "numeric"),
+        (([[1.0]], [1.0], "l7"), {}, ValueError, "norm"),
+        (([[1.0]], [1.0], 3), {}, TypeError, "norm"),
+        (([[1.0, 2.0]], [1.0]), {"groups": [0]}, ValueError, "groups"),
+        (([[1.0, 2.0]], [1.0]), {"gates": [[1.0], [1.0]]}, ValueError, "gates"),
+        (([[1.0, 2.0]], [1.0]), {"gates": [[1.0, 0.0]], "groups": [0]}, ValueError, "groups"),
+        (([[1.0]], [1.0]), {"intercept": "no"}, TypeError, "intercept"),
+        (([[1.0]], [1.0]), {"tol": 0}, ValueError, "tol"),
+        (([[1.0]], [1.0]), {"max_seconds": -1}, ValueError, "max_seconds"),
+        (([[1e-200]], [1.0]), {}, ValueError, "underflow"),
+    ],
+)
+def test_what_is_refused(arguments: Any, options: Any, error: type[Exception], word: str) -> None:
+    with pytest.raises(error, match=word):
+        min_norm(*arguments, **options)
+
+
+def test_a_norm_that_no_method_takes_is_refused() -> None:
+    X = normal(3, 6)
+    norm = SumOverGroups(Schatten(3), np.array([0, 0, 0, 1, 1, 1]), -1)
+    with pytest.raises(ValueError, match="Schatten"):
+        min_norm(X, normal(3, 2, seed=1), norm)
+
+
+def test_features_beyond_memory_are_refused() -> None:
+    with pytest.raises(MemoryError, match="GiB"):
+        min_norm(np.ones((2000, 100)), np.ones(2000), gates=np.ones((2000, 1000)))
