@@ -193,10 +193,11 @@ def full_batch(
     --------
     >>> import torch
     >>> from implicit_bias import diagnose, full_batch
+    >>> _ = torch.manual_seed(0)
     >>> X = torch.tensor([[1.0, 2.0], [2.0, -1.0], [-1.0, 1.0], [0.0, -3.0]])
-    >>> layers = [torch.nn.Linear(2, 3, bias=False), torch.nn.BatchNorm1d(3), torch.nn.ReLU()]
-    >>> module = torch.nn.Sequential(*layers, torch.nn.Linear(3, 1, bias=False))
-    >>> labels = torch.sign(module(X))
+    >>> layers = [torch.nn.Linear(2, 16, bias=False), torch.nn.BatchNorm1d(16), torch.nn.ReLU()]
+    >>> module = torch.nn.Sequential(*layers, torch.nn.Linear(16, 1, bias=False))
+    >>> labels = torch.sign(full_batch(module, X)(X))
     >>> found = diagnose(full_batch(module, X), X, labels)
     >>> found.degree, [one.names for one in found.findings if one.code == "degree-0"]
     (2.0, [('0.weight',)])
