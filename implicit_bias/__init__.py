@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         ReLUClassifier,
     )
     from implicit_bias.interpolation import min_norm
-    from implicit_bias.modules.fold import fold
+    from implicit_bias.modules.fold import fold, full_batch
     from implicit_bias.modules.homogeneity import HomogeneityError
     from implicit_bias.modules.stationarity import certify_network
     from implicit_bias.modules.subject import SeparationError
@@ -63,6 +63,7 @@ HOMES = {
     "Diagnosis": "implicit_bias.diagnosis",
     "DiagnosisWarning": "implicit_bias.diagnosis",
     "fold": "implicit_bias.modules.fold",
+    "full_batch": "implicit_bias.modules.fold",
     "GaLUClassifier": "implicit_bias.estimators",
     "GaLURegressor": "implicit_bias.estimators",
     "GatedReLUSVC": "implicit_bias.estimators",

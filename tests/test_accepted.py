@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import example_modules as modules
 import implicit_bias as ib
@@ -56,6 +57,13 @@ def case(
     return module.to(dtype).eval(), inputs, labels(said), options
 
 
+def in_batches(whole: Case) -> Case:
+    """Return the same samples in a loader."""
+    module, inputs, labels, options = whole
+    data = TensorDataset(inputs, labels)
+    return module, DataLoader(data, batch_size=3, shuffle=True), None, options
+
+
 # What each row is run with, by its first cell; a seed is set before.
 ROWS: dict[str, list[Callable[[], Case]]] = {
     "layers without bias, a bias in the first one; convolutions, pooling, (leaky) ReLU, powers": [
@@ -72,9 +80,18 @@ ROWS: dict[str, list[Callable[[], Case]]] = {
         lambda: case(network(nn.Softplus())),
     ],
     "tanh, sigmoid inside": [lambda: case(network(nn.Tanh())), lambda: case(network(nn.Sigmoid()))],
-    "normalisation of what is trained": [
-        lambda: case(network(nn.LayerNorm(8))),
+    "`RMSNorm`; `LayerNorm`, `GroupNorm` with an eps of 1e-30": [
+        lambda: case(network(nn.RMSNorm(8), nn.ReLU())),
+        lambda: case(network(nn.LayerNorm(8, eps=1e-30))),
+        lambda: case(network(nn.GroupNorm(2, 8, eps=1e-30), nn.ReLU())),
+    ],
+    "`LayerNorm` of another eps": [lambda: case(network(nn.LayerNorm(8)))],
+    "batch normalization, by `full_batch`": [
+        lambda: case(ib.full_batch(network(nn.BatchNorm1d(8), nn.ReLU()).double(), X))
+    ],
+    "batch normalization in evaluation mode": [
         lambda: case(network(nn.BatchNorm1d(8), nn.ReLU(), nn.LayerNorm(8))),
+        lambda: case(network(nn.BatchNorm1d(8), nn.ReLU())),
     ],
     "attention with trained keys and queries": [
         lambda: case(computed(lambda key, last, x: last(key(x).softmax(1) * x)))
@@ -107,6 +124,7 @@ ROWS: dict[str, list[Callable[[], Case]]] = {
     "several arguments, as a tuple": [
         lambda: case(computed(lambda first, last, a, b: last(first(a) * b)), (X, X))
     ],
+    "a DataLoader of inputs and labels": [lambda: in_batches(case(linear(3)))],
     "sparse matrices": [lambda: case(linear(), sp.csr_array(X.numpy()))],
     "missing values": [lambda: case(linear(), torch.where(X == X.max(), torch.nan, X))],
     "labels −1 and +1 for one output, 0 … K−1 for K, shape (N,) or (N, 1)": [

@@ -15,9 +15,12 @@ box_trace.py       `BoxTrace`: the same along any training loop, from its own gr
 layers.py          the gap layer by layer
 function_space.py  limits that are norms of the predictor itself
 escape.py          whether one more unit lowers the norm
+regime.py          lazy or rich: how far a training has left its start
 which_norm.py      in which norm a training maximised the margin: the table
 norm_evidence.py   what follows from the table: the norm that is named, or why none is
 recorder.py        `Recorder`: margins and gaps along any training loop
+checkpoints.py     the states that a finished training has saved
+known_limit.py     the angle with a limit that is known
 =================  =========================================================================
 """
 
@@ -27,5 +30,6 @@ from implicit_bias.diagnosis.findings import Code, DiagnosisWarning, Finding, Ga
 from implicit_bias.diagnosis.function_space import FunctionSpace
 from implicit_bias.diagnosis.layers import Layer
 from implicit_bias.diagnosis.norm_evidence import NormRow
+from implicit_bias.diagnosis.regime import Regime
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.diagnosis.which_norm import WhichNorm, which_norm

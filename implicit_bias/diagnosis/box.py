@@ -44,17 +44,17 @@ constraints".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from implicit_bias.diagnosis.loss_tail import JudgedLoss
 from implicit_bias.modules.evaluate import as_module
+from implicit_bias.modules.loading import Batch, batches
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.optimizers import OptimizerError, has_decay
 from implicit_bias.modules.steps import Step, steps_of
@@ -62,7 +62,6 @@ from implicit_bias.norms.tensors import matrix_shape
 from implicit_bias.training.losses import MarginLoss
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
-Batch: TypeAlias = tuple[tuple[Any, ...], Any, int]
 
 
 class BoxThresholds:
@@ -256,7 +255,7 @@ def box_gap(
             "the optimizer has no weight decay, so that nothing bounds the weights: diagnose "
             "measures the margin problem instead"
         )
-    value, gradients, first_arguments = _gradients(module, _batches(inputs, labels), loss, steps)
+    value, gradients, first_arguments = _gradients(module, batches(inputs, labels), loss, steps)
     terms = Terms.of(steps, gradients)
     # min L >= L(theta) - gap, if L is convex in theta and every tensor has a ball.
     lower_bound = math.nan
@@ -400,35 +399,6 @@ class Terms:
 
 
 # --- gradients of the loss -----------------------------------------------------------------------
-
-
-def _batches(inputs: Any, labels: Any) -> Iterator[Batch]:
-    """Yield arguments of the module, labels and the number of samples of each batch."""
-    if labels is None and not isinstance(inputs, (Tensor, np.ndarray)):
-        if not isinstance(inputs, Iterable):
-            raise ValueError("pass labels, or an iterable of (inputs, labels), a DataLoader say")
-        for batch in inputs:
-            if not isinstance(batch, (tuple, list)) or len(batch) != 2:
-                raise ValueError("each batch of a loader must be a pair (inputs, labels)")
-            given, its_labels = batch
-            arguments = _arguments(given)
-            yield arguments, _as_tensor(its_labels), len(arguments[0])
-        return
-    if labels is None:
-        raise ValueError("labels are missing")
-    arguments = _arguments(inputs)
-    yield arguments, _as_tensor(labels), len(arguments[0])
-
-
-def _arguments(inputs: Any) -> tuple[Any, ...]:
-    given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-    return tuple(_as_tensor(one) for one in given)
-
-
-def _as_tensor(given: Any) -> Any:
-    if isinstance(given, Tensor):
-        return given.detach()
-    return torch.as_tensor(np.asarray(given))
 
 
 def _gradients(

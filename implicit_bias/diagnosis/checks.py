@@ -14,7 +14,9 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from implicit_bias.base.validation import check_flag, pointing_to_the_page
 from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, Code, Finding
-from implicit_bias.modules.homogeneity import of_degree_0
+from implicit_bias.modules.evaluate import as_arguments, labels_as_array
+from implicit_bias.modules.homogeneity import HomogeneityError, of_degree_0
+from implicit_bias.modules.loading import collected
 from implicit_bias.modules.optimizers import left_out
 from implicit_bias.modules.subject import (
     Subject,
@@ -25,12 +27,16 @@ from implicit_bias.modules.subject import (
 )
 from implicit_bias.norms.tensors import ParameterNorm
 
+# As many samples are looked at alone, where there are many times more.
+FIRST = 32
+MANY_TIMES = 16
+
 
 @pointing_to_the_page()
 def check(
     module: nn.Module,
     inputs: object,
-    labels: ArrayLike | Tensor,
+    labels: ArrayLike | Tensor | None,
     modes: Mapping[nn.Module, bool],
     optimizer: object,
     *,
@@ -43,9 +49,9 @@ def check(
     ----------
     module : nn.Module
         In evaluation mode.
-    inputs : Tensor, array_like or tuple of them
+    inputs : Tensor, array_like or tuple of them, or a loader
         Its arguments.
-    labels : array_like of shape (N,)
+    labels : array_like of shape (N,), or None
         As in `diagnose`.
     modes : mapping from part to bool
         Which parts were in training mode.
@@ -72,6 +78,9 @@ def check(
     """
     check_flag(leading, "leading")
     not_held = left_out(module, optimizer)
+    norms = tuple(norms)
+    inputs, labels = collected(inputs, labels)
+    _refuse_on_first_samples(module, inputs, labels, norms, leading=leading)
     gradients = margins_of(module, inputs, labels, norms=norms)
     # --- parts that compute something else in training than in the measurement
     findings = list[Finding]()
@@ -97,6 +106,35 @@ def check(
     with offering_leading():
         subject = Subject.of(gradients, gradients.shapes.keys() - excluded, leading=leading)
     return subject, findings
+
+
+def _refuse_on_first_samples(
+    module: nn.Module,
+    inputs: object,
+    labels: ArrayLike | Tensor,
+    norms: tuple[ParameterNorm, ...],
+    *,
+    leading: bool,
+) -> None:
+    """Refuse a module that is not homogeneous on its first samples, before it is given them all.
+
+    It is not homogeneous on all of them, either. Every other refusal is left to the whole data,
+    whose labels, say, these need not have.
+    """
+    arguments = as_arguments(inputs, module)
+    labels = labels_as_array(labels)
+    if len(labels) < MANY_TIMES * FIRST or any(not one.ndim for one in arguments):
+        return
+    few = tuple(one[:FIRST] for one in arguments)
+    try:
+        gradients = margins_of(module, few, labels[:FIRST], norms=norms)
+        names = gradients.shapes.keys() - without_gradient(gradients)
+        Subject.of(gradients, names, leading=leading)
+    except HomogeneityError:
+        with offering_leading():
+            raise
+    except ValueError:
+        return
 
 
 def _dropout_rate(part: nn.Module) -> float:
@@ -128,3 +166,4 @@ def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]
     if degree_0:
         in_order = tuple(name for name in gradients.shapes if name in degree_0)
         yield Finding(Code.DEGREE_0, names=in_order)
+        yield Finding(Code.DEGREE_0_WITHOUT_THEOREM, names=in_order)

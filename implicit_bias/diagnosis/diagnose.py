@@ -12,7 +12,7 @@ q the margins (`modules.multipliers`). Each step below is a file of this package
    at its weights and across kinks near them. What follows is measured at the former.
 3. Layers: the KKT gap of each alone, and the direction that lowers its norm (`layers`).
 4. Beyond KKT points: one more ReLU unit (`escape`), the optimum in function space
-   (`function_space`).
+   (`function_space`); lazy or rich (`regime`).
 
 Source: Lyu and Li (2020); Tsilivis, Vardi, Kempe (2024); Vardi, Shamir, Srebro (2022), KKT points
 that are not local optima.
@@ -21,10 +21,12 @@ that are not local optima.
 from __future__ import annotations
 
 import itertools
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,10 +37,11 @@ from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.box import box_of
 from implicit_bias.diagnosis.checks import check, what_is_measured
 from implicit_bias.diagnosis.escape import EscapeSearch
-from implicit_bias.diagnosis.findings import warn
+from implicit_bias.diagnosis.findings import Finding, warn
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import LayerBounds
 from implicit_bias.diagnosis.loss_tail import judge_loss
+from implicit_bias.diagnosis.regime import Start, regime_of
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.diagnosis.training import TrainingTest, limit_of, weight_decay
 from implicit_bias.modules import multipliers
@@ -46,6 +49,7 @@ from implicit_bias.modules.evaluate import as_module, evaluating
 from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.kinks import gap_across_kinks
 from implicit_bias.modules.lent_threads import one_thread_if_small
+from implicit_bias.modules.loading import collected
 from implicit_bias.modules.subject import SeparationError
 from implicit_bias.norms import tensors
 
@@ -78,13 +82,14 @@ COMPARED = ("l2", "l1", "linf", "spectral")
 
 def diagnose(
     module: nn.Module,
-    inputs: tuple[Tensor | ArrayLike, ...] | Tensor | ArrayLike,
-    labels: ArrayLike | Tensor,
+    inputs: tuple[Tensor | ArrayLike, ...] | Tensor | ArrayLike | Iterable[Any],
+    labels: ArrayLike | Tensor | None = None,
     *,
     norm: tensors.GivenNorm | None = None,
     loss: object = None,
     optimizer: object = None,
     leading: bool = False,
+    start: Start | None = None,
     max_seconds: float | None = None,
 ) -> Diagnosis:
     """Measure how far a module is from the KKT points that its training converges to.
@@ -96,11 +101,14 @@ def diagnose(
         that require a gradient (the others count as constants), or, with ``leading``, in the limit
         in which these are large. It is left as it is: mode,
         gradients, precision and device.
-    inputs : Tensor, array_like (a frame, say) or tuple of them
+    inputs : Tensor, array_like (a frame, say) or tuple of them, or a DataLoader
         The module's argument or arguments, each with the samples as first axis. Of a network of
-        this package its samples (N, D) will do.
-    labels : array_like of shape (N,) or (N, 1)
-        -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K).
+        this package its samples (N, D) will do. Or, without ``labels``, a DataLoader or another
+        iterable of batches (inputs, labels): its samples are held in float64, up to 2 GiB, in the
+        order of the data set also where it shuffles.
+    labels : array_like of shape (N,) or (N, 1), optional
+        -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K). They
+        are left out beside a loader.
     norm : {"l2", "l1", "linf", "spectral", "nuclear"}, a norm, or a mapping, optional
         The norm of the steepest descent: l2 for gradient descent, linf for sign descent and Adam,
         spectral for Muon (see `implicit_bias.norms.tensors`), or a norm for each part, {"last":
@@ -123,6 +131,9 @@ def diagnose(
         softplus keep it from being homogeneous. All numbers are about that part, to whose KKT
         points gradient descent converges in l2; ``rest`` says how large the remainder is. Of a
         homogeneous module it is the module.
+    start : nn.Module or state dict, optional
+        The same architecture before its training: ``regime`` says how far the training has left the
+        kernel of its start, lazy or rich (Chizat, Oyallon and Bach 2019).
     max_seconds : float, optional
         Limit on the time; the bounds so far are returned (``method`` is "stopped"). It is passed by
         a second at most, or a tenth of it if that is more, unless the checks of the module alone
@@ -145,8 +156,9 @@ def diagnose(
         Samples are misclassified, so no scaling has smallest margin 1; with ``leading``, by the
         leading part.
     ValueError, TypeError
-        Inputs, outputs or labels that do not fit; outputs that are random or not finite; no such
-        norm; no module; no norm given, and none known for the optimizer (Adagrad, gradient descent
+        Inputs, outputs or labels that do not fit; outputs that are random or not finite; a loader
+        whose samples are too large, or others in each pass (random augmentation); no such norm; no
+        module; no norm given, and none known for the optimizer (Adagrad, gradient descent
         mixed with others, rates of different schedules).
 
     Warns
@@ -186,6 +198,7 @@ def diagnose(
     deadline = Deadline.asked(max_seconds)
     fractions = TimeFractions()
     module = as_module(module)
+    inputs, labels = collected(inputs, labels)
     asked = None
     if norm is not None:
         asked = tensors.as_parameter_norm(norm)
@@ -218,9 +231,16 @@ def diagnose(
         layers = LayerBounds().find(best, deadline.sooner(fractions.layers))
         escape = EscapeSearch().find(best, deadline)
         function_space = in_function_space(program, deadline.left)
+        regime = None
+        of_regime = list[Finding]()
+        if start is not None and not deadline.passed:
+            regime = regime_of(subject, start, deadline)
+            named = regime.finding(linear=subject.linear)
+            of_regime = [named] if named is not None else []
 
         checks = (
             *TrainingTest().findings(subject, limit, optimizer, loss, judged, box),
+            *of_regime,
             *what_is_measured(subject, limit.norm),
             *doubts,
         )
@@ -228,6 +248,11 @@ def diagnose(
     rest = None
     if leading:
         rest = subject.rest
+    epsilon = math.nan
+    delta = math.nan
+    if limit.norm == tensors.PARAMETER_NORMS["l2"]:
+        epsilon = best.epsilon
+        delta = best.delta
     return Diagnosis(
         norm=limit.norm.name,
         degree=program.degree,
@@ -249,6 +274,9 @@ def diagnose(
         seconds=time.monotonic() - started,
         trained_by=limit.trained_by,
         rest=rest,
+        epsilon=epsilon,
+        delta=delta,
+        regime=regime,
     )
 
 

@@ -107,8 +107,11 @@ class Code(StrEnum):
     AT_OPTIMUM = "at-optimum", Kind.DETAIL
     ABOVE_OPTIMUM = "above-optimum", Kind.DETAIL
     DEAD_UNITS = "dead-units", Kind.DETAIL
+    LAZY_REGIME = "lazy-regime", Kind.DETAIL
+    RICH_REGIME = "rich-regime", Kind.DETAIL
     MODULE_MISCLASSIFIES = "module-misclassifies", Kind.DETAIL
     DEGREE_0 = "degree-0", Kind.DETAIL
+    DEGREE_0_WITHOUT_THEOREM = "degree-0-without-theorem", Kind.DETAIL
     LOSS_NOT_CHECKED = "loss-not-checked", Kind.CAVEAT
     BETAS = "betas", Kind.CAVEAT
     TRAINING_MODE = "training-mode", Kind.CAVEAT

@@ -99,6 +99,13 @@ class FunctionSpace:
             return math.nan
         return self.value / self.certificate.lower - 1.0
 
+    @property
+    def margin_error(self) -> float:
+        """Relative margin error 1 - margin / maximum margin, at most; nan without an optimum."""
+        if self.certificate is None or not self.certificate.lower > 0:
+            return math.nan
+        return 1.0 - self.certificate.lower / self.value
+
 
 @dataclass(frozen=True, eq=False)
 class Point:
@@ -307,7 +314,9 @@ CONVEX: dict[str, ConvexNorm] = {
 
 
 def in_function_space(
-    program: TangentProgram, max_seconds: float | None = None
+    program: TangentProgram,
+    max_seconds: float | None = None,
+    known: FunctionSpace | None = None,
 ) -> FunctionSpace | None:
     """Compare the predictor with the optimum of its norm, where the module is recognised.
 
@@ -317,12 +326,14 @@ def in_function_space(
         The module at smallest margin 1, and the norm of its parameters.
     max_seconds : float, optional
         Limit on the time of the solver, whose bounds are farther apart then.
+    known : FunctionSpace, optional
+        What was found of the same module at other parameters: the optimum is the same.
     """
     gradients = program.gradients
     if is_gated(gradients.module):
         if program.norm != PARAMETER_NORMS["l2"]:
             return None
-        return _gated(program, max_seconds)
+        return _gated(program, max_seconds, known)
     if not _of_one_argument(gradients):
         return None
     at = Point(gradients, program.theta, program.norm)
@@ -335,7 +346,31 @@ def in_function_space(
             return None
         if family == "deep linear" and len(at.parts) == 1:
             family = "linear"
-        return _linear_predictor(at, family, norm, beta.cpu().numpy(), max_seconds)
+        return _linear_predictor(at, family, norm, beta.cpu().numpy(), max_seconds, known)
+    return None
+
+
+def predictor_of(gradients: Margins) -> Array | None:
+    """Coefficients of the predictor of a module, as one vector, in the order of `Solution.coef`.
+
+    None of modules that are not recognised.
+    """
+    if is_gated(gradients.module):
+        network = gradients.module
+        assert isinstance(network, Network)
+        return np.asarray(network.coef(), dtype=np.float64).reshape(-1)
+    if not _of_one_argument(gradients):
+        return None
+    at = Point(gradients, gradients.theta, PARAMETER_NORMS["l2"])
+    for _, beta_of in FAMILIES:
+        beta = beta_of(at)
+
+        def predictor(drawn: Point, X: Tensor, beta_of: BetaOf = beta_of) -> Tensor | None:
+            beta = beta_of(drawn)
+            return None if beta is None else X @ beta.T
+
+        if beta is not None and at.computes(predictor):
+            return beta.cpu().numpy().reshape(-1)
     return None
 
 
@@ -377,13 +412,20 @@ def two_layer_relu(program: TangentProgram) -> tuple[Tensor, Tensor] | None:
 
 
 def _linear_predictor(
-    at: Point, family: str, name: str, beta: Array, max_seconds: float | None
+    at: Point,
+    family: str,
+    name: str,
+    beta: Array,
+    max_seconds: float | None,
+    before: FunctionSpace | None,
 ) -> FunctionSpace:
     """Put a predictor that is linear in x beside the optimum of its norm, where that is convex."""
     if name not in CONVEX:
         return FunctionSpace(family, name, math.nan, None, f"the {name} (quasi-)norm is not convex")
     known = CONVEX[name]
     found = FunctionSpace(family, name, known.norm.value(beta), None, "")
+    if before is not None and (before.family, before.norm) == (family, name):
+        return replace(found, certificate=before.certificate, obstacle=before.obstacle)
     labels = at.gradients.labels
     classes = at.gradients.classes
     norm = known.norm
@@ -408,7 +450,9 @@ def _linear_predictor(
     return replace(found, certificate=scaled)
 
 
-def _gated(program: TangentProgram, max_seconds: float | None) -> FunctionSpace:
+def _gated(
+    program: TangentProgram, max_seconds: float | None, before: FunctionSpace | None
+) -> FunctionSpace:
     """Put one of this package's gated networks beside the margin problem of its gates."""
     gradients = program.gradients
     network = gradients.module
@@ -422,6 +466,8 @@ def _gated(program: TangentProgram, max_seconds: float | None) -> FunctionSpace:
     # zeta_h is of degree L in theta: at smallest margin 1 it is what it is here over scale^L.
     unit_norms = problem.group_norms(network.coef()) / program.scale**program.degree
     found = replace(found, value=float(unit_norms.sum()))
+    if before is not None and before.certificate is not None:
+        return replace(found, certificate=before.certificate)
     solution = _solved(lambda: problem, gradients, max_seconds)
     if isinstance(solution, str):
         return replace(found, obstacle=solution)

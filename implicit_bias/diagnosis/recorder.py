@@ -7,9 +7,10 @@ leaves the module as it is: parameters, gradients, mode, precision.
 from __future__ import annotations
 
 import copy
+import math
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -17,17 +18,24 @@ from torch.optim import Optimizer
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import check_count, check_flag
+from implicit_bias.diagnosis.checkpoints import Checkpoints, listed_checkpoints, load_into
 from implicit_bias.diagnosis.checks import check
 from implicit_bias.diagnosis.findings import warn
+from implicit_bias.diagnosis.function_space import FunctionSpace, in_function_space
+from implicit_bias.diagnosis.known_limit import GivenLimit, KnownLimit
 from implicit_bias.modules.evaluate import as_arguments, as_module, evaluating
 from implicit_bias.modules.lent_threads import one_thread_if_small
+from implicit_bias.modules.loading import collected
 from implicit_bias.modules.optimizers import each_of, geometry_of
+from implicit_bias.modules.subject import Subject
 from implicit_bias.norms import tensors
 from implicit_bias.training.trainee import Inputs
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+Row: TypeAlias = dict[str, float]
 
 
 class Recorder:
@@ -37,10 +45,11 @@ class Recorder:
     ----------
     module : nn.Module
         Homogeneous in its trained parameters, in any precision; see `diagnose`.
-    inputs : array_like, Tensor, or tuple of them
+    inputs : array_like, Tensor, or tuple of them, or a DataLoader
         The module's argument, or a tuple of its arguments, each with the samples as first axis.
-        Of a network of this package its samples (N, D) will do.
-    labels : array_like of shape (N,)
+        Of a network of this package its samples (N, D) will do. Or batches of (inputs, labels),
+        without ``labels``, which are read once, at the start; see `diagnose`.
+    labels : array_like of shape (N,), optional
         -1 and +1 for outputs (N,) or (N, 1); 0..K-1 for outputs (N, K).
     norms : sequence of norms or optimizers
         Names or norms, as in `diagnose`; of an optimizer, or a list of those that train the module
@@ -54,6 +63,14 @@ class Recorder:
     max_seconds : float, optional
         Limit on the time of all searches of one point together, which its norms share equally,
         by default 25 seconds a norm; where it stops one, its bound so far counts.
+    limit : Tensor, array_like, mapping from name to them, nn.Module or Solution, optional
+        A direction that is known: of the trained parameters, as one vector, by name or as a module;
+        or, of linear, deep linear, diagonal and gated networks, the `Solution` of the predictor's
+        margin problem. The table has a column ``cosine`` then.
+    function_space : bool
+        Whether to compare the predictor with the certified maximum margin in its own norm, of
+        modules that `Diagnosis.function_space` recognises, for theta in the first of the norms. The
+        problem is solved once. The table has a column ``margin_error`` then.
 
     Attributes
     ----------
@@ -78,31 +95,36 @@ class Recorder:
     >>> from torch import nn
     >>> module = nn.Linear(2, 1, bias=False)
     >>> X, y = torch.tensor([[1.0, 2.0], [2.0, 1.0], [-1.0, -1.0]]), torch.tensor([1, 1, -1])
-    >>> recorder, optimizer = Recorder(module, X, y), torch.optim.SGD(module.parameters(), lr=0.5)
+    >>> recorder = Recorder(module, X, y, norms=["l2"])
+    >>> optimizer = torch.optim.SGD(module.parameters(), lr=0.5)
     >>> for step in range(100):
     ...     optimizer.zero_grad()
     ...     torch.exp(-y * module(X)[:, 0]).mean().backward()
     ...     optimizer.step()
     >>> _ = recorder.record(100)
     >>> list(recorder.frame().columns)
-    ['step', 'min_margin', 'error', 'margin_l2', 'gap_l2', 'margin_linf', 'gap_linf']
+    ['step', 'min_margin', 'error', 'margin_l2', 'gap_l2', 'epsilon', 'delta']
     """
 
     def __init__(
         self,
         module: nn.Module,
-        inputs: Inputs,
-        labels: ArrayLike | Tensor,
+        inputs: Inputs | Iterable[Any],
+        labels: ArrayLike | Tensor | None = None,
         norms: Sequence[tensors.GivenNorm | Optimizer | Sequence[Optimizer]] | str = ("l2", "linf"),
         *,
         gaps: bool = True,
         leading: bool = False,
         max_seconds: float | None = None,
+        limit: GivenLimit | None = None,
+        function_space: bool = False,
     ) -> None:
+        check_flag(function_space, "function_space")
         check_flag(gaps, "gaps")
         check_flag(leading, "leading")
         Deadline.asked(max_seconds)
         self.module = as_module(module)
+        inputs, labels = collected(inputs, labels)
         self.gaps = gaps
         self.leading = leading
         self.max_seconds = max_seconds
@@ -123,7 +145,12 @@ class Recorder:
             self.subject, findings = check(
                 copied, own, labels, {}, optimizers, norms=found, leading=leading
             )
+            self.limit = None
+            if limit is not None:
+                self.limit = KnownLimit.of(limit, self.subject)
         warn(findings, stacklevel=2)
+        self.function_space = function_space
+        self._in_function_space: FunctionSpace | None = None
         self.rows: list[dict[str, float]] = []
 
     def _norm(
@@ -174,10 +201,97 @@ class Recorder:
                 row[f"margin_{name}"] = subject.normalised_margin(norm)
                 if self.gaps:
                     deadline = Deadline.asked(self.max_seconds).sooner(1.0 / len(self.norms))
-                    row[f"gap_{name}"] = subject.gap(norm, deadline)
+                    row |= self._gap(subject, norm, deadline)
+            if self.limit is not None:
+                row["cosine"] = self.limit.cosine(subject)
+            if self.function_space:
+                row["margin_error"] = self._margin_error(subject)
         self.rows.append(row)
         self.last_seconds = time.perf_counter() - started
         return row
+
+    def _gap(self, subject: Subject, norm: tensors.ParameterNorm, deadline: Deadline) -> Row:
+        """Measure the KKT gap, and in l2 (epsilon, delta); nan where a margin is not positive."""
+        found = {f"gap_{norm.name}": math.nan}
+        in_l2 = norm == tensors.PARAMETER_NORMS["l2"]
+        if in_l2:
+            found |= {"epsilon": math.nan, "delta": math.nan}
+        if subject.separates:
+            best = subject.measure(norm, deadline)
+            found[f"gap_{norm.name}"] = best.gap
+            if in_l2:
+                found |= {"epsilon": best.epsilon, "delta": best.delta}
+        return found
+
+    def _margin_error(self, subject: Subject) -> float:
+        """Relative margin error in function space; the optimum is solved for once."""
+        if not subject.separates:
+            return math.nan
+        norm = next(iter(self.norms.values()))
+        found = in_function_space(
+            subject.at_margin_1(norm), self.max_seconds, self._in_function_space
+        )
+        if found is None:
+            return math.nan
+        self._in_function_space = found
+        return found.margin_error
+
+    @classmethod
+    def from_checkpoints(
+        cls,
+        checkpoints: Checkpoints,
+        module: nn.Module,
+        inputs: Inputs | Iterable[Any],
+        labels: ArrayLike | Tensor | None = None,
+        norms: Sequence[tensors.GivenNorm | Optimizer | Sequence[Optimizer]] | str = ("l2", "linf"),
+        **options: Any,
+    ) -> Recorder:
+        """Record a training that is finished, from the states that it has saved.
+
+        Parameters
+        ----------
+        checkpoints : path, or sequence of paths and state dicts
+            A folder of files .pt, .pth, .ckpt or .bin, in the order of the last number in their
+            names, which is the step; or a list in the order of the training, whose steps are these
+            numbers where they rise, else 0, 1, 2 and so on. A file holds a state dict, or a dict
+            with one as "model", "state_dict" or "model_state_dict"; it is read with
+            ``weights_only=True``.
+        module : nn.Module
+            Of the same architecture, with any values; it is not changed.
+        inputs, labels, norms
+            As of `Recorder`.
+        **options
+            Those of `Recorder`.
+
+        Returns
+        -------
+        Recorder
+            With a row for each checkpoint.
+
+        Raises
+        ------
+        ValueError
+            A file that cannot be read, without a state dict, or of another module, each by its
+            name; no files; names without steps; and as `Recorder`.
+
+        Examples
+        --------
+        >>> import torch
+        >>> module = torch.nn.Linear(2, 1, bias=False)
+        >>> states = [{"weight": torch.tensor([[1.0, w]])} for w in (0.0, 0.5, 1.0)]
+        >>> recorder = Recorder.from_checkpoints(states, module, torch.eye(2), [1, 1], ["l2"])
+        >>> recorder.frame()["margin_l2"].round(3).tolist()
+        [0.0, 0.447, 0.707]
+        """
+        listed = listed_checkpoints(checkpoints)
+        copied = copy.deepcopy(as_module(module))
+        # What counts of the module is judged at the end of the training.
+        load_into(copied, listed[-1])
+        recorder = cls(copied, inputs, labels, norms, **options)
+        for checkpoint in listed:
+            load_into(copied, checkpoint)
+            recorder.record(checkpoint.step)
+        return recorder
 
     def frame(self) -> pd.DataFrame:
         """Return what was recorded as a table: a row a point.
@@ -185,7 +299,11 @@ class Recorder:
         Columns are ``step``, ``min_margin``, ``error`` (fraction of samples that are on the wrong
         side), and for each norm ``margin_NAME``, min_margin / ||theta||^L, which steepest descent
         in this norm raises, and ``gap_NAME``, the relative KKT gap in [0, 1], nan where a sample is
-        on the wrong side. Where the outputs are not finite all but the step is nan.
+        on the wrong side. Beside ``gap_l2`` there are ``epsilon`` and ``delta``, of Lyu and Li's
+        (epsilon, delta)-approximate KKT points at smallest margin 1. With ``limit`` there is
+        ``cosine``, and with ``function_space`` ``margin_error``, 1 - margin / maximum margin of the
+        predictor, nan of modules that are not recognised. Where the outputs are not finite all but
+        the step is nan.
         """
         import pandas as pd
 

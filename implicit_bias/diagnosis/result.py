@@ -24,6 +24,7 @@ from implicit_bias.diagnosis.findings import (
 )
 from implicit_bias.diagnosis.function_space import FunctionSpace
 from implicit_bias.diagnosis.layers import Layer
+from implicit_bias.diagnosis.regime import Regime
 from implicit_bias.modules.multipliers import Method
 
 if TYPE_CHECKING:
@@ -87,6 +88,12 @@ class Diagnosis:
     rest : float or None
         Of a leading part f_L of the module f: largest ``abs(f - f_L)`` on the samples over the
         largest ``abs(f_L)``. None where the module itself was measured.
+    epsilon, delta : float
+        Of Lyu and Li's (epsilon, delta)-approximate KKT points: ||theta - sum_n lambda_n grad q_n||
+        and the largest lambda_n (q_n - 1), at smallest margin 1; nan in other norms than l2.
+    regime : Regime or None
+        Whether the training has left the start's tangent kernel (lazy or rich); None without
+        ``start``, or where no time was left.
 
     Examples
     --------
@@ -119,6 +126,9 @@ class Diagnosis:
     seconds: float
     trained_by: str = ""
     rest: float | None = None
+    epsilon: float = math.nan
+    delta: float = math.nan
+    regime: Regime | None = None
 
     @property
     def farthest_layer(self) -> Layer | None:

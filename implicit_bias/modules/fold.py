@@ -1,4 +1,4 @@
-r"""Batch normalisation with fixed statistics, folded into the layer before it.
+r"""Batch normalisation: with fixed statistics, folded into the layer before it; or as trained.
 
 In evaluation a layer W x + b and the batch normalisation behind it are one affine map,
 
@@ -9,18 +9,37 @@ Batch normalisation makes the weights before it invariant to their scale, so a m
 not homogeneous in them. The folded one is a network of layers alone: what gradient descent would
 find from there on is a margin problem (of the leading part, as b' is not 0).
 
-Source: Ioffe and Szegedy (2015), section 3.1, for the map of a trained network.
+Trained on all samples in one batch, mean and variance are those of the data, and functions of the
+parameters: f(x; theta, mean(theta), var(theta)). But for eps this is invariant to the scale of W,
+and homogeneous in gamma, beta and the layers behind the last normalisation. `full_batch` makes a
+module of it. W has degree 0 in it, so that theorems on KKT points of homogeneous networks do not
+cover its limit; for a linear predictor behind batch normalisation Cao et al. (2023) show that
+gradient descent converges to equal margins.
+
+Source: Ioffe and Szegedy (2015), section 3.1, for the map of a trained network; Arora, Li and Lyu
+(2019), "Theoretical analysis of auto rate-tuning by batch normalization", for the invariance; Cao,
+Zou, Li and Gu (2023), "The implicit bias of batch normalization in linear models and two-layer
+linear convolutional neural networks".
 """
 
 from __future__ import annotations
 
 import copy
 from collections import Counter
-from typing import TypeAlias
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any, TypeAlias
 
-from torch import fx, nn
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from torch.nn.utils.parametrize import is_parametrized
+from torch.utils.data import DataLoader
+
+from implicit_bias.modules.evaluate import as_arguments, as_inputs, as_module
+from implicit_bias.modules.loading import collected
 
 Norm: TypeAlias = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 Convolution: TypeAlias = nn.Conv1d | nn.Conv2d | nn.Conv3d
@@ -123,3 +142,188 @@ def _layers_before(module: nn.Module) -> dict[str, tuple[str, Layer]]:
 def _replace(module: nn.Module, name: str, part: nn.Module) -> None:
     parent, _, last = name.rpartition(".")
     setattr(module.get_submodule(parent), last, part)
+
+
+# --- the statistics of the whole data ------------------------------------------------------------
+
+
+def full_batch(
+    module: nn.Module,
+    inputs: tuple[Tensor | ArrayLike, ...] | Tensor | ArrayLike | Iterable[Any],
+) -> nn.Module:
+    r"""Return a module whose batch normalisation has the statistics of all samples.
+
+    .. math:: n(h) = \gamma\, \frac{h - \mu(\theta)}{\sqrt{v(\theta)}} + \beta, \qquad
+        \mu(\theta),\, v(\theta) \text{ over the activations of all given inputs}
+
+    It is the function that is trained where each batch is the whole data, of one sample at a time,
+    and its gradients are those through the statistics, too. There is no eps, which is negligible
+    where weights are large: what is in front of a normalisation is exactly scale-invariant.
+
+    Parameters
+    ----------
+    module : nn.Module
+        With batch normalisation; it is not changed.
+    inputs : Tensor, array_like, tuple of them, or a DataLoader
+        All samples that it is trained on, (N, ...); of a loader its labels are left out.
+
+    Returns
+    -------
+    nn.Module
+        Of the same class, with the same names and the *same* parameters: it follows the training of
+        the module, whose optimizer is its own, too. Its mode makes no difference.
+
+    Raises
+    ------
+    FoldError
+        No batch normalisation, or one whose weights are computed by a parametrisation.
+    ValueError
+        Inputs that do not fit, or of fewer than 2 samples.
+
+    Notes
+    -----
+    Each pass is a pass through all samples as well, and so is the gradient of each margin, so this
+    is meant for modules and data of which a pass takes milliseconds. A channel that is constant on
+    the data is normalised to beta. A bias in front of a normalisation changes nothing, but counts
+    in the norm of the parameters: leave it out (bias=False).
+
+    Arora, Li and Lyu (2019), section 2, for the scale-invariance.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from implicit_bias import diagnose, full_batch
+    >>> _ = torch.manual_seed(0)
+    >>> X = torch.tensor([[1.0, 2.0], [2.0, -1.0], [-1.0, 1.0], [0.0, -3.0]])
+    >>> layers = [torch.nn.Linear(2, 16, bias=False), torch.nn.BatchNorm1d(16), torch.nn.ReLU()]
+    >>> module = torch.nn.Sequential(*layers, torch.nn.Linear(16, 1, bias=False))
+    >>> labels = torch.sign(full_batch(module, X)(X))
+    >>> found = diagnose(full_batch(module, X), X, labels)
+    >>> found.degree, [one.names for one in found.findings if one.code == "degree-0"]
+    (2.0, [('0.weight',)])
+    """
+    module = as_module(module)
+    norms = {name: part for name, part in module.named_modules() if isinstance(part, _BatchNorm)}
+    if not norms:
+        raise FoldError("the module has no batch normalisation: diagnose takes it as it is")
+    if isinstance(inputs, DataLoader):
+        inputs = collected(inputs, None).inputs
+    arguments = as_arguments(inputs, module)
+    n_samples = len(arguments[0]) if arguments[0].ndim else 0
+    if n_samples < 2:
+        raise ValueError("statistics need at least 2 samples: pass all inputs of the training")
+    device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    data = as_inputs(arguments, n_samples, device)
+
+    # Parameters and buffers are shared, so that the copy is what is trained.
+    shared = {id(one): one for one in chain(module.parameters(), module.buffers())}
+    copied = copy.deepcopy(module, dict(shared))
+    statistics = _Statistics()
+    for name, norm in norms.items():
+        if is_parametrized(norm):
+            raise FoldError(
+                f"the weights of {name!r} are computed by a parametrisation: take it off with "
+                "torch.nn.utils.parametrize.remove_parametrizations first"
+            )
+        _replace(copied, name, _FullBatchNorm(norm, statistics))
+
+    def measure(part: nn.Module, given: tuple[Any, ...]) -> None:
+        # Copies, in the precision of the pass: the module may write into what it is given.
+        own = tuple(_as_given(one, given[0]) for one in data)
+        # Without gradients one pass will do. With them each output must be seen to depend on its
+        # own sample and on the statistics alone, as gradients of single samples are asked for.
+        statistics.of_data = not torch.is_grad_enabled() and _are_same(own, given)
+        if not statistics.of_data:
+            statistics.measured = []
+            statistics.measuring = True
+            part.forward(*own)
+            statistics.measuring = False
+            statistics.used = 0
+
+    copied.register_forward_pre_hook(measure)
+    return copied
+
+
+class _Statistics:
+    """Means and inverse deviations of the calls of all normalisations in a pass of the data.
+
+    Attributes
+    ----------
+    of_data : bool
+        The pass is of the data themselves, so that each call measures and normalises.
+    measuring : bool
+        The pass is of the data, before that of other samples.
+    measured : list of (Tensor, Tensor)
+        What was measured, in the order of the calls.
+    used : int
+        How many of them the pass of other samples has used.
+    """
+
+    def __init__(self) -> None:
+        self.of_data = True
+        self.measuring = False
+        self.measured = list[tuple[Tensor, Tensor]]()
+        self.used = 0
+
+
+class _FullBatchNorm(nn.Module):
+    """A batch normalisation of given statistics, with the parameters and buffers of another one."""
+
+    # A channel whose deviation is below this share of its size is constant, but for rounding.
+    CONSTANT = 1e-12
+
+    def __init__(self, norm: _BatchNorm, statistics: _Statistics) -> None:
+        super().__init__()
+        self.statistics = statistics
+        for name, parameter in norm._parameters.items():
+            self.register_parameter(name, parameter)
+        for name, buffer in norm._buffers.items():
+            self.register_buffer(name, buffer)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise activations (n, C, ...)."""
+        shared = self.statistics
+        shape = (1, -1, *(1,) * (x.ndim - 2))
+        if shared.of_data or shared.measuring:
+            mean, inverse = self._measured(x)
+            if shared.measuring:
+                shared.measured.append((mean, inverse))
+        else:
+            mean, inverse = shared.measured[shared.used]
+            shared.used += 1
+        normalised = (x - mean.reshape(shape)) * inverse.reshape(shape)
+        weight: Tensor | None = self._parameters.get("weight")
+        bias: Tensor | None = self._parameters.get("bias")
+        if weight is not None:
+            normalised = normalised * weight.reshape(shape)
+        if bias is not None:
+            normalised = normalised + bias.reshape(shape)
+        return normalised
+
+    def _measured(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and inverse deviation (C,) of each channel; 0 of a constant one."""
+        axes = (0, *range(2, x.ndim))
+        mean = x.mean(axes)
+        variance = x.var(axes, correction=0)
+        least = (self.CONSTANT**2) * x.detach().square().mean(axes)
+        is_constant = variance <= least
+        # 1 where it is constant, so that its gradient is 0 and not NaN.
+        inverse = torch.where(is_constant, 1.0, variance).rsqrt()
+        return mean, torch.where(is_constant, 0.0, inverse)
+
+
+def _as_given(one: Tensor, given: Any) -> Tensor:
+    """Copy a tensor of the data, floating point in the precision of a pass."""
+    if one.is_floating_point() and isinstance(given, Tensor) and given.is_floating_point():
+        return one.to(given.dtype, copy=True)
+    return one.clone()
+
+
+def _are_same(own: tuple[Tensor, ...], given: tuple[Any, ...]) -> bool:
+    if len(own) != len(given):
+        return False
+    for mine, other in zip(own, given, strict=True):
+        # Of other shapes they are others, and under vmap entries have no value.
+        if mine.shape != other.shape or not torch.equal(mine, other):
+            return False
+    return True

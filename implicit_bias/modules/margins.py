@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -47,10 +48,27 @@ from implicit_bias.modules.layer_products import GRADIENT_ENTRIES, LayerProducts
 from implicit_bias.problem import BLOCK
 from implicit_bias.problem.constraints import Constraints
 
+# Samples up to which a forward pass is never cut into blocks.
+FEWEST = 64
 NO_PARAMETER = (
     "the module has no parameter that requires a gradient: call requires_grad_(True) on what is "
     "trained, or on the whole module"
 )
+
+
+class Passes(NamedTuple):
+    """What forward passes take.
+
+    Attributes
+    ----------
+    samples : int
+        Samples of one pass.
+    kept : int
+        Entries that a pass of two samples keeps for the backward pass; 0 where it was not measured.
+    """
+
+    samples: int
+    kept: int
 
 
 @contextmanager
@@ -94,6 +112,8 @@ class Margins:
         Values of parameters and buffers; where not given, the module's own.
     scaled : (float, float)
         c and L: the margins are those of f(c theta) / c^L, by default of f itself; see `leading`.
+    passes : Passes, optional
+        What a forward pass may take, where that is known; else it is measured.
 
     Raises
     ------
@@ -115,7 +135,8 @@ class Margins:
     shapes : dict from name to torch.Size
         Their shapes, in the order of theta.
     entries : int
-        Entries of a block of per-sample gradients; at most a few blocks exist at a time.
+        Entries of a block of per-sample gradients, and of what a forward pass keeps for its
+        backward pass; at most a few blocks exist at a time.
     """
 
     def __init__(
@@ -128,6 +149,7 @@ class Margins:
         names: Collection[str] | None = None,
         at: Mapping[str, Tensor] | None = None,
         scaled: tuple[float, float] = (1.0, 0.0),
+        passes: Passes | None = None,
     ) -> None:
         # --- theta, and what is constant
         values = values_of(module) | dict(at or {})
@@ -148,6 +170,7 @@ class Margins:
         self.theta = torch.cat([part.reshape(-1) for part in trained.values()])
         self.scaled = scaled
         self.entries = GRADIENT_ENTRIES
+        self._passes = passes
 
         # --- samples and pairs
         n_samples = len(inputs[0])
@@ -180,7 +203,13 @@ class Margins:
             Parameters or buffers have come, have gone, have other shapes or were frozen or thawed.
         """
         now = Margins(
-            module, self.inputs, self.labels, self.classes, names=self.shapes, scaled=self.scaled
+            module,
+            self.inputs,
+            self.labels,
+            self.classes,
+            names=self.shapes,
+            scaled=self.scaled,
+            passes=self.passes,
         )
         before = self.shapes, self.constants.keys(), self.frozen
         if (now.shapes, now.constants.keys(), now.frozen) != before:
@@ -205,6 +234,15 @@ class Margins:
         found.combinations = self.combinations[rows]
         return found
 
+    def of_outputs(self) -> Margins:
+        """Return the outputs themselves in the place of margins, K of each sample, for `gram`."""
+        found = copy(self)
+        width = self.pairs.width
+        identity = torch.eye(width, dtype=self.combinations.dtype, device=self.theta.device)
+        found.combinations = identity.expand(len(self.labels), width, width)
+        found.rivals = width
+        return found
+
     def _again(
         self, names: Collection[str], at: Mapping[str, Tensor], scaled: tuple[float, float]
     ) -> Margins:
@@ -216,6 +254,7 @@ class Margins:
             names=names,
             at=at,
             scaled=scaled,
+            passes=self.passes,
         )
 
     def parameters(self, theta: Tensor) -> dict[str, Tensor]:
@@ -312,8 +351,55 @@ class Margins:
         return outputs.reshape(-1, width).double()
 
     def _blocks(self) -> Iterator[slice]:
-        for start in range(0, len(self.combinations), BLOCK):
-            yield slice(start, start + BLOCK)
+        for start in range(0, len(self.combinations), self.block):
+            yield slice(start, start + self.block)
+
+    @property
+    def passes(self) -> Passes:
+        """What a forward pass takes, and how many samples it may have."""
+        if self._passes is None:
+            self._passes = Passes(BLOCK, 0)
+            if len(self.combinations) > FEWEST:
+                self._passes = self._measured_passes()
+        return self._passes
+
+    @property
+    def block(self) -> int:
+        """Samples of a forward pass: as many as have `entries` activations, at most `BLOCK`."""
+        return self.passes.samples
+
+    def _measured_passes(self) -> Passes:
+        """Count the entries that forward passes keep for the backward pass."""
+        kept = list[Tensor]()
+
+        def keep(tensor: Tensor) -> Tensor:
+            kept.append(tensor)
+            return tensor
+
+        # What is kept whatever the number of samples, the weights, is in both.
+        sizes = list[int]()
+        leaf = self.theta.detach().requires_grad_()
+        for count in (2, 4):
+            kept.clear()
+            hooks = torch.autograd.graph.saved_tensors_hooks(keep, _as_it_is)
+            with torch.enable_grad(), hooks:
+                self.outputs_at(leaf, *self._inputs(slice(0, count)))
+            # Several views of one storage are kept once.
+            storages = dict[int, int]()
+            for one in kept:
+                storage = one.untyped_storage()
+                size = min(one.numel() * one.element_size(), storage.nbytes())
+                place = storage.data_ptr()
+                storages[place] = max(size, storages.get(place, 0))
+            sizes.append(sum(storages.values()))
+        of_sample = (sizes[1] - sizes[0]) // (2 * self.theta.element_size())
+        samples = min(BLOCK, max(FEWEST, self.entries // max(1, of_sample)))
+        return Passes(samples, sizes[0] // self.theta.element_size())
+
+    def _pairs_at_a_time(self, parameters: int) -> int:
+        """Return how many per-sample gradients, each of so many parameters, are in a block."""
+        # What the forward pass of a sample keeps may be more than its gradient.
+        return max(1, self.entries // max(parameters, self.passes.kept))
 
     # --- rows of J, and J J' of some pairs
 
@@ -325,7 +411,7 @@ class Margins:
     def _rows(self, theta: Tensor, places: Tensor) -> Iterator[Tensor]:
         """J of some pairs, block by block."""
         # As many rows at a time as have `entries` entries together.
-        for block in torch.split(places, max(1, self.entries // len(theta))):
+        for block in torch.split(places, self._pairs_at_a_time(len(theta))):
             yield self._gradients(theta, block, dict.fromkeys(self.shapes, 1.0))
 
     def gram(
@@ -360,7 +446,7 @@ class Margins:
         gram = torch.zeros(len(places), len(others), dtype=theta.dtype, device=theta.device)
         if not scales:
             return gram
-        size = max(1, self.entries // sum(self.shapes[name].numel() for name in scales))
+        size = self._pairs_at_a_time(sum(self.shapes[name].numel() for name in scales))
         # Splits of `gram` are views, so that products written into them fill it block by block.
         row_blocks = zip(torch.split(gram, size), torch.split(places, size), strict=True)
         for strip, rows in row_blocks:
@@ -405,7 +491,7 @@ class Margins:
         """
         samples = places // self.rivals
         rivals = places % self.rivals
-        blocks = samples // BLOCK
+        blocks = samples // self.block
         found = list[dict[str, LayerProducts]]()
         order = list[Tensor]()
         for block in torch.unique(blocks).tolist():
@@ -425,7 +511,7 @@ class Margins:
         # --- a forward pass that is watched, at c theta. The margins are q(c theta) / c^L, whose
         # gradient in theta is c^(1 - L) times that of q in c theta. So below q is multiplied with
         # c^(1 - L), and differentiated in c theta.
-        rows = slice(block * BLOCK, (block + 1) * BLOCK)
+        rows = slice(block * self.block, (block + 1) * self.block)
         scale, degree = self.scaled
         parameters = dict[str, Tensor]()
         for name, part in self.parameters(theta).items():
@@ -474,6 +560,10 @@ def joined(parts: Sequence[Mapping[str, LayerProducts]], order: Tensor) -> dict[
         if all(name in part for part in parts):
             found[name] = LayerProducts.joined([part[name] for part in parts], order)
     return found
+
+
+def _as_it_is(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 # Not by `vjp` or `grad_outputs`, for which torch imports its compiler: a second or two.

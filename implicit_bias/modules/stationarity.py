@@ -267,7 +267,7 @@ def stationarity(
         norm=program.size,
         margins=program.margins,
         multipliers=best.weights,
-        epsilon=float((program.theta - best.combination).norm()),
+        epsilon=best.epsilon,
     )
 
 

@@ -27,6 +27,7 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, as_finite, pointing_to_the_page
 from implicit_bias.modules import evaluate, homogeneity, multipliers
 from implicit_bias.modules.leading import leading_part, margins_in_the_limit
+from implicit_bias.modules.loading import collected
 from implicit_bias.modules.margins import Margins
 from implicit_bias.norms.tensors import ParameterNorm, check_parts
 
@@ -56,7 +57,7 @@ class SeparationError(ValueError):
 def margins_of(
     module: nn.Module,
     inputs: object,
-    labels: ArrayLike | Tensor,
+    labels: ArrayLike | Tensor | None,
     *,
     norms: Iterable[ParameterNorm] = (),
 ) -> Margins:
@@ -66,10 +67,12 @@ def margins_of(
     ----------
     module : nn.Module
         As `modules.as_module` returns it. It is left as it is, but for torch's random numbers.
-    inputs : Tensor, array_like or tuple of them
-        Its arguments, each with the samples as first axis.
+    inputs : Tensor, array_like or tuple of them, or a loader
+        Its arguments, each with the samples as first axis; or batches of them with labels, see
+        `modules.loading`.
     labels : array_like of shape (N,) or (N, 1)
-        -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K).
+        -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K). None
+        of a loader.
     norms : iterable of ParameterNorm
         Those that it is measured in.
 
@@ -79,6 +82,7 @@ def margins_of(
         Inputs, outputs or labels that do not fit; outputs that are random, depend on the other
         samples of a batch, or are not finite; no parameter to train; a norm of other parts.
     """
+    inputs, labels = collected(inputs, labels)
     arguments = evaluate.as_arguments(inputs, module)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     # An argument without axes has no samples, which `as_inputs` refuses.

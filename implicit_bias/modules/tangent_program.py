@@ -190,6 +190,16 @@ class Multipliers:
         # (3) with the upper bound in the place of the optimum.
         return min(self.gap, kkt_gap(self.upper, self.program.size))
 
+    @property
+    def epsilon(self) -> float:
+        """||theta - J' lambda|| in l2, of Lyu and Li's (epsilon, delta)-approximate KKT points."""
+        return float((self.program.theta - self.combination).norm())
+
+    @property
+    def delta(self) -> float:
+        """Largest lambda_n (q_n - 1), of the same."""
+        return float((self.weights * (self.program.margins - 1.0)).max())
+
 
 def kkt_gap(lower: float, size: float) -> float:
     """Relative KKT gap 1 - (lower / ||theta||)^2, in [0, 1], of a lower bound and ||theta||."""

@@ -224,7 +224,7 @@ def test_every_code_has_a_sentence() -> None:
         name: 0.5
         for name in (
             *("norm", "gap", "family", "loss", "aim", "error", "optimizer", "own", "dtype", "eps"),
-            *("degree", "samples", "score", "reached", "other", "descent"),
+            *("degree", "samples", "score", "reached", "other", "descent", "distance", "tangent"),
         )
     }
     for code in Code:

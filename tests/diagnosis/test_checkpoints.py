@@ -1,0 +1,115 @@
+"""A finished training from its checkpoints: the same table as recorded along the way."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+
+from example_modules import drawn
+from implicit_bias import Recorder
+
+X = drawn(12, 4)
+LABELS = X[:, :3].argmax(1)
+STEPS = (0, 9, 10, 100)
+
+
+@pytest.fixture(scope="module")
+def run() -> tuple[list[dict[str, Tensor]], pd.DataFrame]:
+    """States of a training, and what was recorded of it."""
+    module = trained(0)
+    recorder = Recorder(module, X, LABELS, ["l2"], gaps=False)
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.05)
+    states = list[dict[str, Tensor]]()
+    for step in range(max(STEPS) + 1):
+        if step in STEPS:
+            recorder.record(step)
+            states.append(copy.deepcopy(module.state_dict()))
+        optimizer.zero_grad()
+        torch.autograd.backward(nn.functional.cross_entropy(module(X), LABELS))
+        optimizer.step()
+    return states, recorder.frame()
+
+
+def trained(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    layers = (nn.Linear(4, 5, bias=False), nn.ReLU(), nn.Linear(5, 3, bias=False))
+    return nn.Sequential(*layers).double()
+
+
+def frame(checkpoints: Any) -> pd.DataFrame:
+    module = trained(1)
+    before = copy.deepcopy(module.state_dict())
+    found = Recorder.from_checkpoints(checkpoints, module, X, LABELS, ["l2"], gaps=False).frame()
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, before[name])
+    return found
+
+
+def test_a_folder_is_in_the_order_of_its_steps(run: Any, tmp_path: Path) -> None:
+    states, expected = run
+    for step, state in zip(STEPS, states, strict=True):
+        torch.save(state, tmp_path / f"run2-step={step}.pt")
+    (tmp_path / "notes-3.txt").write_text("no checkpoint")
+    pd.testing.assert_frame_equal(frame(tmp_path), expected)
+    pd.testing.assert_frame_equal(frame(str(tmp_path)), expected)
+
+
+@pytest.mark.parametrize("entry", ["model", "state_dict", "model_state_dict"])
+def test_files_in_a_list(run: Any, tmp_path: Path, entry: str) -> None:
+    states, expected = run
+    files = [tmp_path / name for name in ("first.pt", "b.ckpt", "a.pth", "final.bin")]
+    for path, state in zip(files, states, strict=True):
+        prefixed = {f"module.{name}": value for name, value in state.items()}
+        torch.save({entry: prefixed, "epoch": 3, "optimizer": {"state": {}}}, path)
+    found = frame(files)
+    assert found["step"].tolist() == [0, 1, 2, 3]
+    pd.testing.assert_frame_equal(found.drop(columns="step"), expected.drop(columns="step"))
+
+
+def test_state_dicts_and_the_plot(run: Any) -> None:
+    states, expected = run
+    found = frame(states)
+    pd.testing.assert_frame_equal(found.drop(columns="step"), expected.drop(columns="step"))
+    recorder = Recorder.from_checkpoints(states[-2:], trained(1), X, LABELS)
+    assert recorder.frame().columns.tolist()[-2:] == ["margin_linf", "gap_linf"]
+    assert len(recorder.plot().axes) == 2
+
+
+def test_errors_name_the_file(run: Any, tmp_path: Path) -> None:
+    states, _ = run
+    with pytest.raises(ValueError, match="has no checkpoints"):
+        frame(tmp_path)
+    with pytest.raises(ValueError, match="no folder"):
+        frame(tmp_path / "missing")
+    with pytest.raises(ValueError, match="folder, or a list"):
+        frame([])
+    broken = tmp_path / "step-5.pt"
+    broken.write_bytes(b"no tensors")
+    with pytest.raises(ValueError, match="step-5.pt cannot be read"):
+        frame(tmp_path)
+    torch.save(trained(0), broken)
+    with pytest.raises(ValueError, match=r"step-5.pt.*save module.state_dict"):
+        frame([broken])
+    with pytest.raises(ValueError, match=r"step-6.pt cannot be read"):
+        frame([tmp_path / "step-6.pt"])
+    torch.save({"epoch": 3}, broken)
+    with pytest.raises(ValueError, match="step-5.pt has no state dict"):
+        frame(tmp_path)
+    torch.save({"0.weight": torch.zeros(5, 4)}, broken)
+    with pytest.raises(ValueError, match="step-5.pt is of another module.*2.weight"):
+        frame(tmp_path)
+    torch.save(states[0], broken)
+    torch.save(states[0], tmp_path / "last-05.pt")
+    with pytest.raises(ValueError, match="same step"):
+        frame(tmp_path)
+    torch.save(states[0], tmp_path / "last.pt")
+    with pytest.raises(ValueError, match="last.pt in .* has no step"):
+        frame(tmp_path)
+    with pytest.raises(ValueError, match="checkpoint 1 is of another module"):
+        frame([states[0], {"0.weight": torch.zeros(5, 4)}])

@@ -1,0 +1,168 @@
+"""Lazy or rich: kernels by loops, the tangent-kernel SVM by solve, and trainings of both kinds."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import implicit_bias as ib
+from diagnosis.asking import codes, quiet, relu
+from example_modules import Computed, drawn, linear, margins_by_hand, own_labels, seeded, weights_of
+from implicit_bias.base.validation import Array
+from implicit_bias.diagnosis import Code, Regime
+from implicit_bias.diagnosis.regime import RegimeThresholds, centred_alignment
+
+X = drawn(14, 5)
+
+
+def regime(module: nn.Module, start: Any, inputs: Tensor = X, labels: Any = None) -> Regime:
+    found = quiet(module, inputs, labels, start=start).regime
+    assert found is not None
+    return found
+
+
+def kernel_by_hand(module: nn.Module, inputs: Tensor) -> Array:
+    """Sum over outputs of the products of gradients, sample by sample."""
+    outputs = module(inputs)
+    features = []
+    for n in range(len(inputs)):
+        of_sample = []
+        for output in outputs[n].reshape(-1):
+            parts = torch.autograd.grad(output, list(module.parameters()), retain_graph=True)
+            of_sample.append(nn.utils.parameters_to_vector(parts).numpy())
+        features.append(of_sample)
+    J = np.array(features)  # (N, K, P)
+    kernel = np.zeros((len(J), len(J)))
+    for n in range(len(J)):
+        for m in range(len(J)):
+            for k in range(J.shape[1]):
+                kernel[n, m] += J[n, k] @ J[m, k]
+    return kernel
+
+
+def alignment_by_hand(first: Array, second: Array) -> float:
+    H = np.eye(len(first)) - 1.0 / len(first)
+    a, b = H @ first @ H, H @ second @ H
+    return float(np.trace(a @ b) / np.sqrt(np.trace(a @ a) * np.trace(b @ b)))
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_all_three_numbers_by_hand(outputs: int) -> None:
+    module = relu(outputs=outputs)
+    labels = own_labels(module, X)
+    start = copy.deepcopy(module)
+    for p in start.parameters():
+        p.data += 0.2 * drawn(*p.shape, seed=7)
+    found = regime(module, start, labels=labels)
+    moved = weights_of(module) - weights_of(start)
+    assert found.distance == pytest.approx(
+        np.linalg.norm(moved) / np.linalg.norm(weights_of(start))
+    )
+    expected = alignment_by_hand(kernel_by_hand(start, X), kernel_by_hand(module, X))
+    assert found.alignment == pytest.approx(expected, rel=1e-9)
+    assert expected < 0.99
+    _, J = margins_by_hand(start, X, labels)
+    svm = ib.solve(ib.max_margin(J, np.ones(len(J))), tol=1e-10)
+    maximum = 1.0 / svm.certificate.upper
+    reached = (J @ moved).min() / np.linalg.norm(moved)
+    assert found.share == pytest.approx(max(0.0, reached / maximum), rel=1e-6)
+    assert found.samples == 14
+    # The state of the start is as good as the start; the module is left as it is.
+    assert regime(module, start.state_dict(), labels=labels) == found
+
+
+def test_a_step_towards_the_tangent_solution_is_lazy_and_has_its_margin() -> None:
+    start = relu()
+    labels = own_labels(start, X)
+    _, J = margins_by_hand(start, X, labels)
+    svm = ib.solve(ib.max_margin(J, np.ones(len(J))), tol=1e-12)
+    module = copy.deepcopy(start)
+    # The labels stay right: all margins rise along this direction.
+    step = 1e-6 * torch.tensor(svm.coef.reshape(-1) / np.linalg.norm(svm.coef))
+    place = nn.utils.parameters_to_vector(start.parameters()).detach()
+    nn.utils.vector_to_parameters(place + step, module.parameters())
+    found = regime(module, start, labels=labels)
+    assert found.share == pytest.approx(1.0, rel=1e-6)
+    assert found.alignment == pytest.approx(1.0, rel=1e-6)
+    assert found.lazy
+
+
+def predict(module: Any, x: Tensor) -> Tensor:
+    """Compute <u o u - v o v, x>."""
+    return x @ (module.u**2 - module.v**2)
+
+
+@pytest.mark.parametrize(("scale", "code"), [(30.0, Code.LAZY_REGIME), (0.05, Code.RICH_REGIME)])
+def test_diagonal_networks_are_lazy_from_large_weights_and_rich_from_small_ones(
+    scale: float, code: Code
+) -> None:
+    """Woodworth et al. (2020), figure 1: the scale of the start decides."""
+    inputs = drawn(12, 20)
+    labels = torch.sign(inputs[:, 0] + 0.5 * inputs[:, 1])
+    ones = torch.ones(20, dtype=torch.float64)
+    start = Computed(predict, u=scale * ones, v=scale * ones)
+    module = copy.deepcopy(start)
+    sgd = torch.optim.SGD(module.parameters(), lr=0.3 / max(1.0, scale**2))
+    for _ in range(3000):
+        sgd.zero_grad()
+        torch.autograd.backward(nn.functional.softplus(-labels * module(inputs)).mean())
+        sgd.step()
+    found = quiet(module, inputs, labels, start=start)
+    of_regime = [each for each in codes(found) if each in (Code.LAZY_REGIME, Code.RICH_REGIME)]
+    assert of_regime == [code]
+    assert found.regime is not None
+    assert found.regime.lazy == (code is Code.LAZY_REGIME)
+    assert found.regime.rich == (code is Code.RICH_REGIME)
+    # Gradient descent on the tangent features nears their maximum margin.
+    assert (found.regime.share > 0.8) == found.regime.lazy
+
+
+def test_a_linear_module_has_one_kernel_and_no_finding() -> None:
+    start = seeded(linear(5), 1)
+    module = copy.deepcopy(start)
+    with torch.no_grad():
+        module.weight += 0.05 * drawn(*module.weight.shape, seed=2)
+    found = quiet(module, X, start=start)
+    assert found.regime is not None
+    assert found.regime.alignment == pytest.approx(1.0)
+    assert found.regime.lazy
+    assert not {Code.LAZY_REGIME, Code.RICH_REGIME} & {*codes(found)}
+
+
+def test_starts_without_a_measure() -> None:
+    """The module itself has not moved; from 0 the distance is infinite, and kernels vanish."""
+    module = relu()
+    same = regime(module, module)
+    assert same.distance == 0.0
+    assert same.alignment == pytest.approx(1.0)
+    assert math.isnan(same.share)
+    zero = copy.deepcopy(module)
+    for p in zero.parameters():
+        nn.init.zeros_(p)
+    found = regime(module, zero)
+    assert found.distance == math.inf
+    assert math.isnan(found.alignment)
+    assert found.share == 0.0
+    assert not found.lazy
+    assert not found.rich
+    assert quiet(module, X).regime is None
+    with pytest.raises(ValueError, match="start is of another module"):
+        regime(module, relu(outputs=3), labels=own_labels(module, X))
+
+
+def test_samples_are_spread_over_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RegimeThresholds, "samples", 5)
+    module, start = relu(), relu()
+    for p in start.parameters():
+        p.data += 0.2 * drawn(*p.shape, seed=7)
+    found = regime(module, start)
+    some = X[[0, 3, 6, 9, 13]]
+    expected = centred_alignment(kernel_by_hand(start, some), kernel_by_hand(module, some))
+    assert found.samples == 5
+    assert found.alignment == pytest.approx(expected, rel=1e-9)

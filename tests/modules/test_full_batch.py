@@ -1,0 +1,167 @@
+"""Batch norm with the statistics of the whole data: the function that is trained, by autograd."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+from torch.utils.data import DataLoader, TensorDataset
+
+import implicit_bias as ib
+from diagnosis.asking import codes, finding, quiet
+from example_modules import drawn, margins_by_hand, own_labels, seeded
+from implicit_bias.diagnosis import Code
+from implicit_bias.modules.fold import FoldError
+from implicit_bias.modules.margins import Margins
+
+X = drawn(14, 5)
+IMAGES = drawn(6, 2, 4, 4)
+NO_EPS = 1e-30
+
+
+class Residual(nn.Module):
+    """A convolution with batch norm beside a normalised shortcut, and a normalised linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(2, 3, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(3, eps=NO_EPS)
+        self.shortcut = nn.Conv2d(2, 3, 1, bias=False)
+        self.norm_of_shortcut = nn.BatchNorm2d(3, eps=NO_EPS, affine=False)
+        self.last = nn.Linear(3, 3, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores (N, 3)."""
+        inner: Tensor = self.norm(self.first(x))
+        outer: Tensor = inner.relu() + self.norm_of_shortcut(self.shortcut(x))
+        scores: Tensor = self.last(outer.mean((2, 3)))
+        return scores
+
+
+def mlp() -> nn.Sequential:
+    return seeded(
+        nn.Sequential(
+            *(nn.Linear(5, 6, bias=False), nn.BatchNorm1d(6, eps=NO_EPS), nn.ReLU()),
+            *(nn.Linear(6, 4, bias=False), nn.BatchNorm1d(4, eps=NO_EPS), nn.ReLU()),
+            nn.Linear(4, 3, bias=False),
+        ),
+        1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "inputs"), [(mlp(), X), (seeded(Residual()), IMAGES)], ids=["mlp", "residual"]
+)
+def test_margins_and_gradients_are_those_of_training_mode(
+    module: nn.Module, inputs: Tensor
+) -> None:
+    """Autograd in training mode, one margin after the other, through the statistics."""
+    whole = ib.full_batch(module, inputs)
+    labels = own_labels(whole, inputs)
+    q, J = margins_by_hand(module.train(), inputs, labels)
+    margins = Margins(whole.eval(), (inputs,), labels, 3)
+    np.testing.assert_allclose(margins.margins(margins.theta), q, rtol=1e-11)
+    chosen = np.arange(len(q))
+    close = {"rtol": 1e-9, "atol": 1e-11 * np.abs(J).max() ** 2}
+    np.testing.assert_allclose(margins.rows(margins.theta, chosen), J, **close)
+    np.testing.assert_allclose(margins.gram(margins.theta, chosen), J @ J.T, **close)
+    weights = np.random.default_rng(0).random(len(q))
+    np.testing.assert_allclose(margins.combine(margins.theta, weights), weights @ J, **close)
+    direction = drawn(J.shape[1])
+    np.testing.assert_allclose(
+        margins.slopes(margins.theta, direction), J @ direction.numpy(), **close
+    )
+
+
+def test_a_sample_has_one_output_whatever_it_is_beside() -> None:
+    module = mlp()
+    whole = ib.full_batch(module, X)
+    expected = module.train()(X)
+    for some in (X[:1], X[3:7], X.flip(0)):
+        found = whole(some)
+        rows = [(X == row).all(1).nonzero().item() for row in some]
+        torch.testing.assert_close(found, expected[rows], rtol=1e-11, atol=1e-11)
+
+
+def test_scale_invariant_weights_are_named() -> None:
+    """What is in front of a normalisation, and the weights of all but the last of these."""
+    whole = ib.full_batch(mlp(), X)
+    found = quiet(whole, X)
+    assert found.degree == pytest.approx(2.0)
+    assert finding(found, Code.DEGREE_0).names == ("0.weight", "1.weight", "1.bias", "3.weight")
+    turned = finding(found, Code.DEGREE_0_WITHOUT_THEOREM)
+    assert turned.names == finding(found, Code.DEGREE_0).names
+    assert 0.0 < found.gap_lower <= found.gap <= 1.0
+    assert Code.TRAINING_MODE not in codes(found)
+
+
+def test_the_gap_by_least_squares_on_gradients_by_hand() -> None:
+    """1 - gap = (||w|| / ||theta||)^2, w the hard-margin SVM on the gradients."""
+    module = mlp()
+    whole = ib.full_batch(module, X)
+    labels = own_labels(whole, X)
+    q, J = margins_by_hand(module.train(), X, labels)
+    theta = nn.utils.parameters_to_vector(module.parameters()).detach().numpy()
+    solution = ib.solve(ib.max_margin(J, np.ones(len(J))), tol=1e-10)
+    # At smallest margin 1: theta / c, gradients J / c, c = sqrt(min q), and J w >= 2.
+    c = np.sqrt(q.min())
+    w = 2.0 * c * solution.certificate.lower
+    expected = (w / (np.linalg.norm(theta) / c)) ** 2
+    assert 1.0 - quiet(whole, X, labels).gap == pytest.approx(expected, rel=1e-6)
+
+
+def test_it_follows_the_training_of_the_module() -> None:
+    module = mlp()
+    whole = ib.full_batch(module, X.numpy())
+    labels = torch.as_tensor(own_labels(whole, X))
+    sgd = torch.optim.SGD(module.parameters(), lr=0.1)
+    recorder = ib.Recorder(whole, X, labels, norms=["l2"], gaps=False)
+    module.train()
+    for _ in range(3):
+        sgd.zero_grad()
+        scores = module(X)
+        torch.autograd.backward(nn.functional.cross_entropy(scores, labels))
+        sgd.step()
+    scores = module(X).detach()
+    own = scores.gather(1, labels[:, None])
+    rivals = scores.scatter(1, labels[:, None], -torch.inf)
+    row = recorder.record()
+    assert row["min_margin"] == pytest.approx(float((own - rivals.amax(1, keepdim=True)).min()))
+    read = quiet(whole, X, optimizer=sgd)
+    assert Code.NOT_IN_OPTIMIZER not in codes(read)
+    assert {*whole.state_dict()} == {*module.state_dict()}
+
+
+def test_a_constant_channel_is_normalised_to_its_shift() -> None:
+    module = mlp()
+    first, norm = module[0], module[1]
+    assert isinstance(first, nn.Linear)
+    assert isinstance(norm, nn.BatchNorm1d)
+    with torch.no_grad():
+        first.weight[2] = 0.0
+    hidden = ib.full_batch(module[:2], X)(X)
+    torch.testing.assert_close(hidden[:, 2], norm.bias[2].expand(14))
+    whole = ib.full_batch(module, X)
+    gradients = torch.autograd.grad(whole(X[:3]).sum(), list(whole.parameters()))
+    assert all(bool(g.isfinite().all()) for g in gradients)
+
+
+def test_a_loader_and_single_precision() -> None:
+    module = mlp().float()
+    loader = DataLoader(TensorDataset(X, torch.zeros(14)), batch_size=4, shuffle=True)
+    of_loader = ib.full_batch(module, loader)
+    assert of_loader(X.float()).dtype is torch.float32
+    torch.testing.assert_close(of_loader(X.float()), ib.full_batch(module, X)(X.float()))
+
+
+def test_what_has_no_statistics_is_refused() -> None:
+    with pytest.raises(FoldError, match="no batch normalisation"):
+        ib.full_batch(nn.Linear(5, 2), X)
+    with pytest.raises(ValueError, match="at least 2"):
+        ib.full_batch(mlp(), X[:1])
+    module = mlp()
+    weight_norm(module[1], "weight", dim=0)
+    with pytest.raises(FoldError, match="parametrisation"):
+        ib.full_batch(module, X)

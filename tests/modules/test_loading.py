@@ -1,0 +1,157 @@
+"""Samples of a loader: the same as at once, in the order of the data, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    RandomSampler,
+    Subset,
+    TensorDataset,
+    WeightedRandomSampler,
+)
+
+from example_modules import drawn
+from implicit_bias.modules import loading
+from implicit_bias.modules.loading import collected
+
+X = drawn(30, 4)
+Y = torch.arange(30) % 3
+DATA = TensorDataset(X, Y)
+
+
+class Augmented(Dataset[tuple[Tensor, int]]):
+    """Each read adds other noise."""
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return X[index] + torch.randn(4), index % 2
+
+
+def test_a_shuffling_loader_is_read_in_the_order_of_its_data() -> None:
+    before = torch.get_rng_state()
+    found = collected(DataLoader(DATA, batch_size=7, shuffle=True, drop_last=True), None)
+    assert torch.equal(found.inputs, X)
+    assert torch.equal(found.labels, Y.double())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [(X[:20], Y[:20]), (X[20:], Y[20:])],
+        [(X[:20].numpy(), Y[:20].tolist()), [X[20:].numpy(), Y[20:, None].numpy()]],
+        DataLoader(DATA, batch_size=8, num_workers=0),
+        DataLoader(DATA, batch_size=None, sampler=[slice(0, 13), slice(13, 30)]),
+    ],
+    ids=["list", "arrays", "loader", "batches of a sampler"],
+)
+def test_batches_in_order(batches: Any) -> None:
+    found = collected(batches, None)
+    assert torch.equal(found.inputs, X)
+    assert torch.equal(found.labels, Y.double())
+
+
+def test_several_arguments_and_numbers_that_are_indices() -> None:
+    tokens = torch.arange(30).reshape(30, 1)
+    found = collected([((X[:9], tokens[:9]), Y[:9]), ((X[9:], tokens[9:]), Y[9:])], None)
+    assert torch.equal(found.inputs[0], X)
+    assert torch.equal(found.inputs[1], tokens)
+    assert found.inputs[1].dtype is torch.int64
+
+
+def test_what_is_given_at_once_stays() -> None:
+    found = collected(X, Y)
+    assert found.inputs is X
+    assert found.labels is Y
+
+
+def test_samples_that_change_are_refused() -> None:
+    other = WeightedRandomSampler([1.0] * 30, 30)
+    replaced = RandomSampler(DATA, replacement=True, num_samples=30)
+    some = RandomSampler(DATA, num_samples=10)
+    for loader in (
+        DataLoader(Augmented(), batch_size=5),
+        DataLoader(Augmented(), batch_size=5, shuffle=True),
+        DataLoader(DATA, batch_size=5, sampler=other),
+        DataLoader(DATA, batch_size=5, sampler=replaced),
+        DataLoader(DATA, batch_size=5, sampler=some),
+    ):
+        with pytest.raises(ValueError, match="two passes"):
+            collected(loader, None)
+
+
+def test_an_iterable_in_another_order_each_time_is_the_same_samples() -> None:
+    class Shuffled:
+        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+            order = torch.randperm(30)
+            return iter([(X[order[:11]], Y[order[:11]]), (X[order[11:]], Y[order[11:]])])
+
+    found = collected(Shuffled(), None)
+    rows = {tuple(row) for row in torch.cat([found.inputs, found.labels[:, None]], 1).tolist()}
+    assert rows == {tuple(row) for row in torch.cat([X, Y[:, None]], 1).tolist()}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "labels", "word"),
+    [
+        (X, None, "labels are missing"),
+        (X.numpy(), None, "labels are missing"),
+        (3, None, "labels are missing"),
+        (DataLoader(DATA), Y, "leave labels out"),
+        ([], None, "no samples"),
+        (iter([(X, Y)]), None, "once"),
+        ([(X, Y, Y)], None, "pair"),
+        ([X.tolist()[0][:2]], None, "first axis"),
+        ([((X, Y[:5]), Y)], None, "first axis"),
+        ([(X, Y[:5])], None, "one a sample"),
+        ([(X, Y), ((X, X), Y)], None, "same number"),
+    ],
+)
+def test_refusals(inputs: Any, labels: Any, word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        collected(inputs, labels)
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """30 samples of 4 entries are 960 bytes; known lengths are refused after the first batch."""
+    monkeypatch.setattr(loading, "MOST_GIB", 959 / 2**30)
+    read = 0
+
+    class Counted(Dataset[tuple[Tensor, Tensor]]):
+        def __len__(self) -> int:
+            return 30
+
+        def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+            nonlocal read
+            read += 1
+            return X[index], Y[index]
+
+    with pytest.raises(ValueError, match="8.94e-07 GiB.*Subset"):
+        collected(DataLoader(Counted(), batch_size=6, shuffle=True), None)
+    assert read == 6
+    with pytest.raises(ValueError, match="more than"):
+        collected([(X[:15], Y[:15]), (X[15:], Y[15:])], None)
+    monkeypatch.setattr(loading, "MOST_GIB", 960 / 2**30)
+    assert len(collected(DataLoader(Counted(), batch_size=6), None).labels) == 30
+    assert len(collected(DataLoader(Subset(Counted(), range(9)), batch_size=6), None).labels) == 9
+
+
+def test_batches_that_are_written_over() -> None:
+    class OneBuffer:
+        def __iter__(self) -> Iterator[tuple[np.ndarray, Tensor]]:
+            buffer = np.empty((10, 4))
+            for start in (0, 10, 20):
+                buffer[:] = X[start : start + 10].numpy()
+                yield buffer, Y[start : start + 10]
+
+    assert torch.equal(collected(OneBuffer(), None).inputs, X)
