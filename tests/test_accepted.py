@@ -171,7 +171,9 @@ TABLE = table()
 
 
 @pytest.mark.fast(
-    *("GELU, SiLU, softplus inside0", "tanh, sigmoid inside0", "normalisation of what is trained0"),
+    *("GELU, SiLU, softplus inside0", "tanh, sigmoid inside0"),
+    *("`LayerNorm` of another eps", "batch normalization, by `full_batch`"),
+    "batch normalization in evaluation mode0",
     *("attention with trained keys and queries", "a softmax, sigmoid or tanh at the end1"),
     *("weights of float32, inputs of any precision0", "a classifier, a function0"),
     *("a classifier, a function1", "several arguments, as a tuple", "sparse matrices"),

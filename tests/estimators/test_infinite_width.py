@@ -60,6 +60,6 @@ def test_bounds_that_do_not_meet_are_told() -> None:
     rng = np.random.default_rng(0)
     inputs, labels = rng.normal(size=(8, 4)), np.repeat(["a", "b"], 4)
     model = InfiniteWidthSVC(random_state=0, max_rounds=2)
-    with pytest.warns(ConvergenceWarning, match="at least"):
+    with pytest.warns(ConvergenceWarning, match="iteration limit"):
         model.fit(inputs, labels)
     assert model.score(inputs, labels) == 1.0
