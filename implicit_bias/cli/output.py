@@ -55,7 +55,7 @@ def numbered(path: Path, free: Callable[[Path], Path]) -> Path:
         found = free(path)
     if found != path:
         err.print(
-            f"{path} exists and is kept: this is written to {found}", highlight=False, markup=False
+            f"{path} is kept: the result is written to {found}", highlight=False, markup=False
         )
     return found
 
