@@ -6,7 +6,7 @@ symbol         shape               meaning
 x              (D,)                input
 H_l, C_l                           units of hidden layer l, and contexts of each unit
 W_l            (H_l C_l, H_(l-1))  weights of hidden layer l, row h * C_l + c; H_0 = D
-w              (1, H)              readout
+w              (1, H)              readout, the output layer
 zeta_{h,c}     (D,)                w_h W_1[h C + c], of a network with one hidden layer
 =============  ==================  =============================================================
 
@@ -32,11 +32,11 @@ shared units         One hidden part, with a readout (K, H) that has a row a cla
                      of unit h, zeta_h = w_h (x) W_h, are a matrix (K, C D) of rank 1, and the norm
                      is the sum of their nuclear norms ||w_h|| ||W_h||. In the margin problem that
                      matrix may have any rank, as it could with K - 1 units for each gate. With
-                     fewer, and in a GLN each unit has contexts of its own, the optimum is a lower
+                     fewer, and in a GLN (each unit has other contexts), the optimum is a lower
                      bound on the norm that the network needs.
 
 Source: Lippl, Abbott, Chung (2022), sections 2, 4 and 5; Fiat, Malach, Shalev-Shwartz (2019) for
-frozen gates; Sahiner et al. (2021), "Vector-output ReLU neural network problems are copositive
+fixed gates; Sahiner et al. (2021), "Vector-output ReLU neural network problems are copositive
 programs", for the nuclear norm of several outputs.
 """
 
@@ -83,7 +83,7 @@ class Network(nn.Module, ABC):
     classes : int, optional
         K, for one output a class; by default there is one output, for two classes.
     shared : bool
-        Whether the classes share their hidden units; by default each has a network of its own.
+        Whether the classes share their hidden units; by default there is one network per class.
     readout_bias : bool
         Add a trained scalar, initially 0, to each output. The network is then not homogeneous.
     init : {"orthogonal", "kaiming-normal"}, optional
@@ -235,7 +235,7 @@ class Network(nn.Module, ABC):
     def unit_outputs(self, *prepared: Tensor) -> Tensor:
         """Compute the outputs of all units, shape (n, H_1 + H_2 + ... + 1); the last is f(x).
 
-        A column has a gradient in the weights of its own unit, and in no others. One network a
+        A column has a gradient in the weights of its unit, and in no others. One network per
         class: (n, H_1 + H_2 + ... + 1, K), where the same unit of all networks has an output for
         each class.
 

@@ -1,6 +1,9 @@
-"""The pages are in the field's words, and in sentences that are read once."""
+"""The pages and the package are in the field's words, the pages in sentences that are read once."""
 
+import ast
 import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +54,29 @@ AVOIDED = {
     r"\bhouse rules\b": "coding guidelines",
     r"\bfor want of\b": "because ... is missing",
 }
+# Patterns with other, correct uses in the package. "readout" is the papers' name of the last layer,
+# a parameter and an attribute. "Kinks" are a mathematical object of `infinite_width`, and a ReLU
+# has one. "Of its own" can say that each object has another one.
+ONLY_PAGES = (r"\breadouts?\b", r"\bkinks?\b", r"\bof (your|one's|its|their) own\b")
+AVOIDED_IN_PACKAGE = {each: AVOIDED[each] for each in AVOIDED if each not in ONLY_PAGES}
+# Folders and files of the package that are checked. Others are added when they are rewritten.
+ROOMS = (
+    "base",
+    "bounds",
+    "cli",
+    "comparison",
+    "datasets",
+    "estimators",
+    "infinite_width",
+    "interpolation",
+    "kernels",
+    "networks.py",
+    "norms",
+    "problem",
+    "report",
+    "runs",
+    "training",
+)
 MOST_WORDS = 20.0
 LONGEST = 45
 
@@ -96,6 +122,76 @@ def test_sentences_are_short(page: Path) -> None:
     lengths = [len(each.split()) for each in sentences(prose(page))]
     assert sum(lengths) / len(lengths) < MOST_WORDS
     assert max(lengths) <= LONGEST
+
+
+def files_of(room: str) -> list[Path]:
+    """Return the files with prose of a folder of the package, or the file itself."""
+    path = ROOT / "implicit_bias" / room
+    if path.is_file():
+        return [path]
+    return sorted(file for file in path.rglob("*") if file.suffix in {".py", ".toml", ".j2"})
+
+
+def strings_of(value: object) -> Iterator[str]:
+    """Yield the texts among the values of a TOML file."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from strings_of(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from strings_of(each)
+
+
+def texts_of(file: Path) -> list[str]:
+    """Return docstrings and messages of a file: what has a space, as no name or key has."""
+    source = file.read_text("utf-8")
+    if file.suffix == ".toml":
+        found = list(strings_of(tomllib.loads(source)))
+    elif file.suffix == ".py":
+        found = []
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    else:
+        found = [re.sub(r"<[^>]*>", "", source)]
+    return [text for text in found if " " in text]
+
+
+def without_names(text: str) -> str:
+    """Leave out of a text what only names something: code, parameters, fields, titles."""
+    text = re.sub(r"^ *(>>>|\.\.\.) .*$|^ *[\w, ]+ : .*$", "", text, flags=re.M)
+    text = re.sub(r"`[^`]*`|\{[^{}]*\}", "", text)
+    text = re.sub(r"\s+", " ", text)
+    return re.sub(r'"[^"]{1,100}"', "", text)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_words_of_the_package_are_those_of_the_field(room: str) -> None:
+    files = files_of(room)
+    assert files
+    found = []
+    for file in files:
+        for text in map(without_names, texts_of(file)):
+            for pattern, better in AVOIDED_IN_PACKAGE.items():
+                for match in re.finditer(pattern, text, re.I):
+                    found.append(f"{file.name}: {text[: match.end()][-60:]!r}: {better}")
+    assert found == []
+
+
+def test_words_of_a_docstring_and_a_message_are_found(tmp_path: Path) -> None:
+    file = tmp_path / "room.py"
+    file.write_text(
+        'def f(geometry):\n    """Solve the\n    program of `program`.\n\n'
+        "    Parameters\n    ----------\n    geometry : str\n        Its geometry.\n"
+        '    """\n    raise ValueError(f"no {geometry}, by chance")\n'
+    )
+    found = []
+    for text in map(without_names, texts_of(file)):
+        for pattern in AVOIDED_IN_PACKAGE:
+            found += [match[0] for match in re.finditer(pattern, text, re.I)]
+    assert sorted(found) == ["by chance", "geometry", "program"]
 
 
 def test_words_to_avoid_are_found(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ b, c         samples on which only the first, only the second model is wrong
 e, d         samples on which both, or neither, are wrong; e + b + c + d = n
 ===========  ===============================================================================
 
-An interval of a share is Wilson's score interval. The difference of two shares on the same samples
-is (b - c) / n; its interval combines the two score intervals with the correlation phi of the errors
-(method 10 of Newcombe). Whether one model is wrong less often is decided by McNemar's exact test,
-under which b is binomial with b + c trials and probability 1/2.
+An interval of a fraction is Wilson's score interval. The difference of two fractions on the same
+samples is (b - c) / n; its interval combines the two score intervals with the correlation phi of
+the errors (method 10 of Newcombe). Whether one model has the lower error is decided by McNemar's
+exact test, under which b is binomial with b + c trials and probability 1/2.
 
 Source: Wilson (1927), "Probable inference, the law of succession, and statistical inference";
 Newcombe (1998), "Improved confidence intervals for the difference between binomial proportions
@@ -57,7 +57,7 @@ class Count:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's interval of the share that the samples were drawn with; (0, 1) of none."""
+        """Wilson's interval of the true fraction; (0, 1) without samples."""
         from scipy.stats import binomtest  # here: a plain import of this package needs no scipy
 
         if not self.total:

@@ -39,7 +39,7 @@ class UnsuitableError(ValueError):
 
 @contextmanager
 def pointing_to_the_page() -> Iterator[None]:
-    """Add to a refusal of a module or of samples where all that is accepted is listed.
+    """Add the page of supported input to an error on a module or on samples.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def as_numbers(values: ArrayLike, name: str) -> Array:
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"{name} is not a numeric array ({error}): encode text, dates and complex numbers as "
-            "real numbers first"
+            "floats first"
         ) from error
 
 

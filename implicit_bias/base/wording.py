@@ -9,7 +9,7 @@ UNKNOWN, INFINITE, NO_BREAK = "–", "∞", "\u00a0"
 
 
 def percent(share: float, decimals: int | None = None, *, space: str = NO_BREAK) -> str:
-    """Write a share for people: 0.0332 as "3.3 %", with a space that does not break.
+    """Write a fraction for people: 0.0332 as "3.3 %", with a space that does not break.
 
     Two significant digits, three from 100 % on; or a number of digits behind the point.
     """
@@ -47,7 +47,7 @@ def percent_range(low: float, high: float, *, space: str = NO_BREAK) -> str:
 
 
 def percent_bounds(low: float, high: float) -> str:
-    """Write what is known of a share by its bounds: "between 86 and 87 %", "at most 87 %"."""
+    """Write a fraction by its bounds: "between 86 and 87 %", "at most 87 %"."""
     ends = [percent(end, space="").removesuffix("%") for end in (low, high)]
     if ends[0] == ends[1]:
         return percent(high, space=" ")

@@ -1,7 +1,7 @@
 r"""Dual variables that obey the equation of an intercept exactly: flows between the classes.
 
 With an intercept alpha must satisfy sum_p alpha_p b_p = 0, b_p = e_{y_n} - e_k. As flows: what
-leaves each class (alpha_p of its own samples) equals what enters it (alpha_p of the constraints in
+leaves each class (alpha_p of its samples) equals what enters it (alpha_p of the constraints in
 which it is the rival). Rounding leaves a residual, and with a residual alpha bounds nothing. So
 
 1. where classes are out of balance by more than rounding, their flows are scaled (Osborne): what
@@ -51,7 +51,7 @@ def repaired(problem: MarginProblem, alpha: Array, cap: ArrayLike = np.inf) -> A
 
 
 def is_balanced(rows: Constraints, values: Array) -> bool:
-    """Whether sum_p alpha_p b_p is 0 as real numbers."""
+    """Whether sum_p alpha_p b_p is exactly 0, without rounding."""
     return not any(_residual(rows, values, k) for k in range(rows.width))
 
 

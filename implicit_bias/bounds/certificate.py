@@ -201,7 +201,7 @@ def _certificate(
 def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
     """Upper bounds on ||sum_n weights_n z(x_n) (x) x_n||_g, shape (G,), of weights of any sign.
 
-    They hold as real numbers, like those of `certify`.
+    The bounds include all rounding, like those of `certify`.
     """
     if not weights.any():
         return np.zeros(problem.n_groups)

@@ -443,7 +443,7 @@ def _row_products(labels: NDArray[Any], columns: NDArray[Any]) -> NDArray[Any]:
 def _largest_margin(A: Array, deadline: Deadline) -> tuple[Array, float, Array] | None:
     """Solve the linear program of the head for rows A (S, m): w, t, and dual variables (S,).
 
-    None where HiGHS does not solve the program, or not in time.
+    None where HiGHS does not solve the linear program, or not in time.
     """
     # Minimise -t over (w, t). Only t = 0 is a proof: 1 is as good as any larger t.
     n, m = A.shape

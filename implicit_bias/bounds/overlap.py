@@ -15,7 +15,7 @@ Centre    ||P 1|| is the Newton decrement of the barrier - sum_p log s_p of the 
 
           at w. If the classes overlap, and only then, the polytope is bounded: it has an analytic
           centre, where the decrement is 0, and Newton's method converges to it from any c > 0. If
-          something separates the rows, Newton's method goes to infinity, along a separator.
+          something separates the rows, Newton's method diverges to infinity, along a separator.
 Bound     For any nonsingular T, with Q = W T near to orthonormal, ||P 1||^2 is at most ||Q' 1||^2
           over the smallest eigenvalue of Q' Q. T is the inverse of the triangular factor of W, and
           all roundings of Q, Q' Q and Q' 1 are counted.
@@ -216,7 +216,7 @@ def _centred(
 ) -> Array | None:
     """Return alpha that solves Gordan's system up to rounding, by Newton's method from a given one.
 
-    None where Newton's method goes to infinity, or takes too many steps.
+    None where Newton's method diverges to infinity, or takes too many steps.
 
     Parameters
     ----------

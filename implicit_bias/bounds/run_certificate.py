@@ -6,8 +6,8 @@ For a predictor that is linear in its coefficients zeta, the gradient of a loss 
 
 with alpha_nk = -dL/dq_nk, so that the weights alpha >= 0 of the loss are dual variables, and each
 step's gradient bounds the optimum from below, by sum(alpha) / Omega_*(V(alpha)), and its iterate
-bounds it from above. With a free offset the weights obey its equation only as t -> infinity, so
-that they are balanced first (`balance`).
+bounds it from above. With an unpenalized intercept the weights obey its equation only as
+t -> infinity, so that they are balanced first (`balance`).
 
 ===========  ===========================  ===================================
 loss         of a sample, margins q_nk    weight of a margin
@@ -49,7 +49,7 @@ def certify_run(
     loss: RunLoss = "logistic",
     weights: ArrayLike | None = None,
 ) -> Certificate:
-    """Bound the optimum by an iterate of a training run and by its loss's own weights.
+    """Bound the optimum by an iterate of a training run and the derivatives of its loss.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def loss_weights(
     loss : {"logistic", "exponential"}
         See the module's table.
     """
-    check_choice(loss, "loss", get_args(RunLoss), "weights of your own")
+    check_choice(loss, "loss", get_args(RunLoss), "your weights")
     rows = problem.constraints
     scores = problem.decision(coef) + intercept
     margins = rows.margins(scores.reshape(problem.n_samples, -1))

@@ -44,7 +44,7 @@ class Status(Enum):
     )
 
     def __reduce__(self) -> tuple[type[Status], tuple[str]]:
-        """Rebuild from the value, for skops; pickle has a way of its own for an Enum."""
+        """Rebuild from the value, for skops; pickle has another way for an Enum."""
         return Status, (self.value,)
 
     @property

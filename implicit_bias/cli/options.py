@@ -58,7 +58,8 @@ class Names(tuple[str, ...]):
 
 Dataset = Annotated[str, _option("Data", f"Built-in data set. One of: {', '.join(DATASET_NAMES)}.")]
 Table = Annotated[
-    str | None, _option("Data", "A table of your own instead: CSV, TSV or Parquet.", "--data")
+    str | None,
+    _option("Data", "Your table, instead of a built-in data set: CSV, TSV or Parquet.", "--data"),
 ]
 Target = Annotated[str | None, _option("Data", "Column of the table that holds the labels.")]
 Positive = Annotated[

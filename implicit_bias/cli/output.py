@@ -54,7 +54,9 @@ def numbered(path: Path, free: Callable[[Path], Path]) -> Path:
     with usage_errors():
         found = free(path)
     if found != path:
-        err.print(f"{path} is kept: this goes to {found}", highlight=False, markup=False)
+        err.print(
+            f"{path} is kept: the result is written to {found}", highlight=False, markup=False
+        )
     return found
 
 

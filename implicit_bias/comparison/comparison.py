@@ -208,7 +208,7 @@ class Comparison:
         return Count(self.n_samples - round(disagreement * self.n_samples), self.n_samples)
 
     def programs(self) -> list[list[ModelResult]]:
-        """Models with a margin, those of the same program together."""
+        """Models with a margin, those of the same problem together."""
         grouped: dict[int, list[ModelResult]] = {}
         for model in self.models:
             if model.margin is not None:
@@ -216,14 +216,14 @@ class Comparison:
         return list(grouped.values())
 
     def svm_of(self, network: ModelResult) -> ModelResult | None:
-        """Return the (first) SVM whose program is the network's; None if there is none."""
+        """Return the (first) SVM of the network's margin problem; None if there is none."""
         for models in self.programs():
             if network in models:
                 return first_svm(models)
         return None
 
     def soft_svms_of(self, network: ModelResult) -> list[ModelResult]:
-        """SVMs of the network's gates and groups with a finite C: they solve another program."""
+        """SVMs of the network's gates and groups with a finite C: they solve another problem."""
         found = []
         for model in self.models:
             if network.margin is None or model.margin is None or model.margin.hard_margin:
@@ -405,7 +405,8 @@ class Comparison:
                 by_chance = percent(pair.by_chance, space=" ")
                 pairs.append([pair.first, pair.second, found, by_chance])
         if pairs:
-            tables.append((["first model", "second model", "disagreement", "by chance"], pairs))
+            headings = ["first model", "second model", "disagreement", "if independent"]
+            tables.append((headings, pairs))
         return tables
 
 
@@ -420,7 +421,7 @@ def _error_cells(model: ModelResult) -> list[str]:
 def _margin_cells(model: ModelResult) -> list[str]:
     """Write normalized margin, norm at unit margin and excess of a model.
 
-    The excess of a soft margin is over the minimum of another program: its C is beside it.
+    The excess of a soft margin is over the minimum of another problem: its C is beside it.
     """
     margin = UNKNOWN
     norm = UNKNOWN

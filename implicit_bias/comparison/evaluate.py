@@ -1,7 +1,7 @@
 """Compare classifiers: errors, disagreement beyond chance, and how far each is from the limit.
 
 On the test samples: the error p of each model; for each pair the disagreement, and the disagreement
-expected by chance of independent models with these errors p and q. With K classes chance gives
+expected of independent models with these errors p and q. With K classes independence gives
 
     p (1 - q) + q (1 - p) + p q (K - 2) / (K - 1),
 
@@ -10,7 +10,7 @@ with K = 2 it is 0.
 
 On the training samples, for the models with a margin problem (SVMs, and networks of one hidden
 layer): the normalized margin, the norm at unit margin, its excess over the certified minimum of
-that program, active units, and support vectors.
+that problem, active units, and support vectors.
 
 Source: Lippl, Abbott, Chung (2022), section 4.
 """
@@ -87,7 +87,7 @@ def compare(
     gated   0 %    0 to 24 %      0.7595  1.317  < 0.001 %
     linear  0 %    0 to 24 %      0.8282  1.207  < 0.001 %
     <BLANKLINE>
-    first model  second model  disagreement  by chance
+    first model  second model  disagreement  if independent
     gated        linear        0 %           0 %
     <BLANKLINE>
     No model has a significantly lower error than all others: gated misclassifies 0 of 12 test \

@@ -40,7 +40,7 @@ class MarginResult:
         Bounds from the model's coefficients and, for an SVM, its dual variables.
     optimum : float
         Largest certified lower bound on the optimal norm among the compared models of the same
-        program; 0 where none has dual variables.
+        problem; 0 where none has dual variables.
     unit_norms : ndarray of shape (G,)
         Fraction of the norm that each group has.
     margins : ndarray of shape (N,)
@@ -93,7 +93,7 @@ class MarginResult:
 
     @property
     def largest_margin(self) -> float | None:
-        """1 / optimum, an upper bound on the normalized margin of every predictor of this program.
+        """1 / optimum, an upper bound on the normalized margin of every predictor of this problem.
 
         None where the optimum is not known, is one of a soft margin, or nothing separates.
         """
@@ -134,7 +134,7 @@ class MarginResult:
 
     @property
     def C(self) -> float | Array:
-        """Weight of the hinge loss in the program, or of each sample's."""
+        """Weight of the hinge loss in the problem, or of each sample's."""
         return self.fitted.C
 
     @property
@@ -242,17 +242,17 @@ class ModelResult:
 
     @property
     def inseparable(self) -> bool:
-        """Whether it has a program of a hard margin, proven to have no solution."""
+        """Whether it has a hard-margin problem, proven to have no solution."""
         return self.margin is not None and self.margin.inseparable
 
     @property
     def soft_margin(self) -> bool:
-        """Whether it is a solution of a program with a finite C."""
+        """Whether it is a solution of a problem with a finite C."""
         return self.margin is not None and not self.margin.hard_margin
 
     @property
     def gates_moved(self) -> bool:
-        """Whether training changed any gate, so that the program is that of the last step only."""
+        """Whether training changed any gate, so that the problem is that of the last step only."""
         return any(point.gates_changed > 0 for point in self.history)
 
     def row(self) -> dict[str, Any]:

@@ -7,16 +7,16 @@ which they are tried:
 ===================  =========================================================================
 verdict              when
 ===================  =========================================================================
-LOCAL                each unit was trained by its own rule: no program is known to be the limit
+LOCAL                each unit was trained by its own rule: the problem of its limit is not known
 INSEPARABLE          nothing separates the training samples with the network's gates: proven
 SOFT                 the SVM of its gates has a finite C, so it is not the limit
 OTHER_NORM           training is steepest descent in another norm than that of the SVM
 NO_TRAINING_SAMPLES  the training samples were not given, so there is no norm at unit margin
-NO_SVM               no SVM of the network's program is among the models
+NO_SVM               no SVM of the network's margin problem is among the models
 NOT_SEPARATED        the network is wrong on some training samples
 NO_BOUND             the minimum norm has no certified lower bound
 CONVERGED            its norm at unit margin is at most `CLOSE` above the certified minimum
-RELAXED              it is above, but the program has more freedom than the network, so that the
+RELAXED              it is above, but the problem has more freedom than the network, so that the
                      minimum is a lower bound only
 DEAD_UNITS           it is above, and units that the SVM uses are dead in the network: norm 0
 NOT_CONVERGED        it is above
@@ -25,7 +25,7 @@ NOT_CONVERGED        it is above
 and on all models by their errors:
 
 ===================  =========================================================================
-NO_PREDICTOR         no model has a predictor: none of their programs separates the samples
+NO_PREDICTOR         no model has a predictor: no model separates the samples
 ONE_MODEL            there is one model only
 NOT_DECIDED          the lowest error is not significantly lower than that of every other model
 LOWEST_ERROR         it is
@@ -124,7 +124,7 @@ class Standing:
     network : str
         Its name.
     svm : str or None
-        Name of the SVM whose program is the network's, or of one with its gates and a finite C;
+        Name of the SVM of the network's problem, or of one with its gates and a finite C;
         None where there is none.
     soft : str
         The finite C of the SVM, as text; empty for a hard margin.
@@ -150,7 +150,7 @@ class Standing:
     gates_moved : bool
         Whether training changed any gate.
     relaxed : bool
-        Whether the program has more freedom than the network.
+        Whether the problem has more freedom than the network.
     local : bool
         Whether each unit was trained by its own rule.
     geometry : str

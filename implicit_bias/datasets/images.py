@@ -1,8 +1,7 @@
 """Digits, MNIST and Fashion-MNIST as two classes, or as more.
 
 Pixels are scaled to [-1, 1], labels are -1 and +1 (or 0 .. K - 1), and a constant 1 is appended as
-the last column, because no model of this package has a bias of its own. Digits come with
-scikit-learn.
+the last column: hidden layers of this package have no biases. Digits come with scikit-learn.
 """
 
 from collections.abc import Collection, Sequence
@@ -46,8 +45,8 @@ class ImageOptions(TypedDict, total=False):
         "sneaker". Where ``positive`` has names and there is no ``negative``, all other classes
         are -1: one against the rest.
     classes : collection of int or str
-        Instead, the digits that are classes of their own, ("all",) for all: 0 .. K - 1 in their
-        order, or, of two, -1 and +1.
+        Instead, the digits that are one class each, ("all",) for all: 0 .. K - 1 in their order,
+        or, of two, -1 and +1.
     append_constant : bool
         Whether to append the constant 1 as the last column, as by default.
     """

@@ -14,7 +14,7 @@ the target                   none: the labels
 identifiers                  none: they are carried along
 numbers, decimals too        the number, or the median for a missing one; standardised
 text, booleans, categories   1 for the value that stands there, 0 for each other one;
-                             a missing value is a value of its own
+                             a missing value counts as one more value
 ===========================  =======================================================
 
 Medians, means, scales and the values of text are those of the training rows alone, so that nothing
@@ -143,13 +143,13 @@ def load_own(
     negative : collection of str or int, optional
         Labels of the class -1, by default all others. Samples of neither class are dropped.
     classes : collection of str or int, optional
-        Instead, labels that are classes of their own, ("all",) for all; see `several_classes`.
+        Instead, labels that are one class each, ("all",) for all; see `several_classes`.
     id : collection of str
         Columns that are no inputs, but carried along: names of the rows, remarks.
     missing : {"refuse", "drop", "median"}
         What is done where values are missing: an error; rows that lack any are left out; or a
-        number becomes the median of the training rows, and a text a value of its own. Rows without
-        a label are left out, and counted, but for "refuse".
+        number becomes the median of the training rows, and a missing text counts as one more
+        value. Rows without a label are left out, and counted, but for "refuse".
 
     Returns
     -------

@@ -133,7 +133,7 @@ class FittedMargin:
     local : bool
         For a network: whether each unit learned by itself, so that no SVM is known to be its limit.
     intercept : float, ndarray of shape (K,), or None
-        The free offset of its predictor; None where its program has none.
+        The unpenalized intercept of its predictor; None where its problem has none.
     relaxed : bool
         For a network: whether the problem has more freedom than it, so that the optimum is only a
         lower bound on the norm that it needs (`Network.relaxed`).
@@ -171,7 +171,7 @@ class FittedMargin:
         Raises
         ------
         ValueError
-            Other samples than those it was fitted to, of which each had a weight of its own.
+            Other samples than those it was fitted to: each of those had its own weight.
         """
         solution = self.solution
         labels = np.asarray(signs)

@@ -20,16 +20,21 @@ from implicit_bias.solvers import SolveError
 
 @dataclass(eq=False, repr=False)
 class InfiniteWidthSVC(BinaryClassifier):
-    """Implicit bias of gradient descent on both layers of an infinitely wide two-layer network.
+    """Max-margin two-layer network of infinite width, under the variation norm.
 
-    The maximum margin under the variation norm, which is attained by finitely many units. With
-    K > 2 classes each unit has a readout to all outputs.
+    ::
+
+        minimise  sum_j |a_j| + C sum_n xi_n  subject to  y_n f(x_n) >= 1 - xi_n,  xi >= 0
+
+    with f(x) = sum_j a_j phi(<w_j, x>), over all numbers of units of unit directions w_j. Finitely
+    many units attain it. It is the implicit bias of gradient descent on both layers. With
+    K > 2 classes each unit has one output weight per class.
 
     Parameters
     ----------
     C : float
         Weight of the hinge loss; inf is the hard margin, which exists wherever no input comes
-        with two labels, if ``fit_intercept``.
+        with two labels, if ``fit_intercept``. The norm is not squared, see `MarginProblem`.
     activation : {"relu", "leaky relu", "absolute value", "linear plus relu"} or (float, float)
         Of the units, or its slopes below and above 0.
     fit_intercept : bool
@@ -50,7 +55,7 @@ class InfiniteWidthSVC(BinaryClassifier):
     directions_ : ndarray of shape (J, D)
         Unit vectors, the first-layer weights; the last of the D columns is that of the constant.
     coef_ : ndarray of shape (J,) or (J, K)
-        The units' weights, or readouts.
+        Output weights of the units.
     support_ : ndarray of int
         Training samples with a dual variable above 0.
     n_iter_ : int
@@ -86,7 +91,7 @@ class InfiniteWidthSVC(BinaryClassifier):
     solution_: InfiniteWidthSolution = field(init=False)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Find the network of the largest margin.
+        """Find the network of the maximum margin.
 
         Parameters
         ----------
@@ -134,7 +139,7 @@ class InfiniteWidthSVC(BinaryClassifier):
 
     @property
     def coef_(self) -> Array:
-        """Weights of the units, shape (J,), or readouts (J, K)."""
+        """Output weights of the units, shape (J,), or (J, K) with classes."""
         return self.solution_.coef
 
     @property

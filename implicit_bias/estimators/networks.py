@@ -67,9 +67,9 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
     Parameters
     ----------
     shared : bool
-        Whether K > 2 classes share their hidden units; by default each has a network of its own.
-        Two classes have one output, so that there is nothing to share. The norm that shared units
-        go to is a sum of nuclear norms only where they are many enough; see
+        Whether K > 2 classes share their hidden units; by default there is one network per class.
+        Two classes have one output, so that there is nothing to share. With shared units, the norm
+        of the limit is a sum of nuclear norms only where the units are many enough; see
         `implicit_bias.networks`.
     learning_rate : float or "auto"
         See `TrainingConfig`, whose default "auto" is; for gradient descent no more than 2 over the
@@ -190,8 +190,8 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         trainer : callable
             Takes the network with its initial weights, inputs (n, D) and labels (n,) in {-1, +1}
             or, of more classes, 0 .. K - 1, and trains it in place: ``partial(train_to_limit,
-            config=LimitConfig())``, say, or a loop of your own, on ``network.prepare_samples(X,
-            y)``. Where it returns the number of its steps, that is ``n_iter_``, and else that is 0.
+            config=LimitConfig())``, say, or your loop, on ``network.prepare_samples(X, y)``.
+            Where it returns the number of its steps, that is ``n_iter_``, and else that is 0.
 
         Raises
         ------

@@ -47,7 +47,7 @@ RAISE_DEMANDS = (
 
 @runtime_checkable
 class HasGating(Protocol):
-    """What has gates of its own: a network, or a classifier that trained one."""
+    """A network or classifier with gates."""
 
     def gating(self) -> Gating:
         """Gates of the hidden units."""
@@ -55,18 +55,27 @@ class HasGating(Protocol):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MarginSVC(base.BinaryClassifier, ABC):
-    """A classifier that solves one margin problem, of any number of classes; subclasses say which.
+    """Max-margin classifier of one margin problem; subclasses define gates and norm.
+
+    ::
+
+        minimise  Omega(zeta) + sum_n C_n xi_n  subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0
+
+    with f(x) = sum_m z_m(x) <zeta_m, x> for gates z; see `MarginProblem`, also for K > 2 classes.
 
     Parameters
     ----------
     C : float
-        Weight of the hinge loss, times the sample's weight; inf is the hard margin.
+        Weight of the hinge loss, times the sample's weight; inf is the hard margin. The norm is not
+        squared, unlike scikit-learn's: the problem is ||w|| + C hinge here, ||w||^2 / 2 + C hinge
+        in ``SVC``. With two classes, l2 and an intercept both have the same w if the C of ``SVC``
+        is ||w|| times this C.
     solver : str or solver
         "auto", or another name or object that `implicit_bias.solve` takes as its solver.
     tol : float
         Relative gap between the certified bounds.
     device : str
-        Where the native solvers compute.
+        Where the built-in solvers compute.
     on_failure : {"soft", "raise", "warn", "drop"}
         What to do where the solve does not end optimal: where the samples are not separable, solve
         a soft margin, raise, keep the proof, or leave out what the soft margin misclassifies; all
@@ -78,7 +87,7 @@ class MarginSVC(base.BinaryClassifier, ABC):
         Weight of each class, by its label, which multiplies those of its samples; "balanced" gives
         all classes the same sum. At the hard margin weights above 0 change nothing.
     fit_intercept : bool or None
-        Whether the predictor has a free offset, which is not in the norm. A constant feature,
+        Whether the predictor has an unpenalized intercept (not in the norm). A constant feature,
         which the data sets of this package have, gives it one that is: then pass False. None is
         True for a linear SVM, and False with gates.
 
@@ -207,7 +216,7 @@ class MarginSVC(base.BinaryClassifier, ABC):
 
     @property
     def intercept_(self) -> Array:
-        """The free offset, shape (1,) or (K,); 0 where the problem has none."""
+        """The unpenalized intercept, shape (1,) or (K,); 0 where the problem has none."""
         return np.atleast_1d(np.asarray(self.solution_.intercept))
 
     @property
@@ -266,7 +275,13 @@ class MarginSVC(base.BinaryClassifier, ABC):
 
 @dataclass(eq=False, repr=False)
 class MaxMarginSVC(MarginSVC):
-    """The linear maximum-margin classifier under any norm, for any number of classes.
+    """Linear maximum-margin classifier under any norm, for any number of classes.
+
+    ::
+
+        minimise  ||w|| + C sum_n xi_n  subject to  y_n (<w, x_n> + b) >= 1 - xi_n,  xi >= 0
+
+    with xi = 0 at the hard margin, C = inf, the default. See `max_margin` for K > 2 classes.
 
     It is the implicit bias of linear models, trained by steepest descent in the norm: "l2"
     gradient descent, "linf" sign descent and Adam, "l1" coordinate descent and boosting,
@@ -279,7 +294,7 @@ class MaxMarginSVC(MarginSVC):
     groups : array_like of int or str, shape (D,), optional
         Groups of features over which to sum the norm, by number or name: with "l2" the group lasso.
     fit_intercept : bool
-        Whether each predictor has a free offset, which is not in the norm.
+        Whether each predictor has an unpenalized intercept, which is not in the norm.
     C, solver, tol, device, on_failure, soft_C, class_weight
         See `MarginSVC`.
 
@@ -309,8 +324,14 @@ class MaxMarginSVC(MarginSVC):
 
 @dataclass(eq=False, repr=False)
 class GatedSVC(MarginSVC):
-    """SVM under the group norm of any gating; without a gating, the linear SVM.
+    """Max-margin classifier on given gates, under their group norm.
 
+    ::
+
+        minimise  sum_g ||zeta_g|| + C sum_n xi_n
+        subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0
+
+    with f(x) = sum_m z_m(x) <zeta_m, x> for gates z_m. Without a gating it is the linear SVM.
     With several groups, each of K > 2 classes has its own groups: one network per class.
 
     Parameters
@@ -355,12 +376,17 @@ class GatedSVC(MarginSVC):
 
 @dataclass(eq=False, repr=False)
 class GLNSVC(MarginSVC):
-    """Implicit bias of a gated linear network: SVM-GLN (norm="gln") or SVM-L2 (norm="l2").
+    """Max-margin classifier on the gates of a gated linear network.
 
-    Max-margin SVM under the sum of the units' l2 norms, or under the l2 norm over all joint
-    contexts. With one unit both are the shallow GLN, whose contexts without training samples
-    predict 0. With K > 2 classes SVM-GLN is the implicit bias of one network per class, with groups
-    (class, unit); SVM-L2 and the shallow GLN have the Euclidean norm over all classes.
+    ::
+
+        minimise  Omega(zeta) + C sum_n xi_n  subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0
+
+    SVM-GLN (norm="gln") has Omega = sum_h ||zeta_h||, the sum of the units' l2 norms: the implicit
+    bias of the network. SVM-L2 (norm="l2") has the l2 norm over all joint contexts. With one unit
+    both are the shallow GLN, whose contexts without training samples predict 0. With K > 2 classes
+    SVM-GLN is the implicit bias of one network per class, with groups (class, unit); SVM-L2 and the
+    shallow GLN have the Euclidean norm over all classes.
 
     Parameters
     ----------
@@ -415,9 +441,16 @@ class GLNSVC(MarginSVC):
 
 @dataclass(eq=False, repr=False)
 class GatedReLUSVC(MarginSVC):
-    """Implicit bias of a ReLU network with fixed gates: SVM-RC, or SVM-LC for learned gates.
+    """Max-margin classifier on the gates of a ReLU network: SVM-RC, or SVM-LC for learned gates.
 
-    With K > 2 classes there is one network per class, with groups (class, unit).
+    ::
+
+        minimise  sum_h ||zeta_h|| + C sum_n xi_n
+        subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0
+
+    with f(x) = sum_h z_h(x) <zeta_h, x> for fixed gates z_h. It is the implicit bias of a ReLU
+    network whose gates are fixed. With K > 2 classes there is one network per class, with groups
+    (class, unit).
 
     Parameters
     ----------
@@ -470,14 +503,20 @@ class GatedReLUSVC(MarginSVC):
             )
             return Architecture(gating, apart=True)
         raise ValueError(
-            "gates must be 'random', or a network or classifier with gates of its own, got a "
+            "gates must be 'random', or a network or classifier with gates, got a "
             f"{type(self.gates).__name__}: other gatings go into GatedSVC"
         )
 
 
 @dataclass(eq=False, repr=False)
 class HiddenLayerSVC(MarginSVC):
-    """SVM-HL: a linear SVM on the hidden activations of a network.
+    """Max-margin classifier on the hidden activations of a network: SVM-HL.
+
+    ::
+
+        minimise  ||w|| + C sum_n xi_n  subject to  y_n (<w, a(x_n)> + b) >= 1 - xi_n,  xi >= 0
+
+    with the activations a(x) of the network.
 
     Parameters
     ----------
@@ -511,8 +550,7 @@ class HiddenLayerSVC(MarginSVC):
         if not isinstance(self.network, HasHiddenLayer):
             raise TypeError(
                 "network must be a network or classifier with hidden_activations(X), got a "
-                f"{type(self.network).__name__}: of a module of your own fit MaxMarginSVC to its "
-                "activations"
+                f"{type(self.network).__name__}: of your module fit MaxMarginSVC to its activations"
             )
         n_hidden = self.network.hidden_activations(X[:1]).shape[1]
         return Architecture(NoGates(n_hidden), representation=self.network)

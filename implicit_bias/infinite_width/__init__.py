@@ -1,4 +1,4 @@
-"""Two-layer networks of infinite width: the largest margin under the variation norm, certified.
+"""Two-layer networks of infinite width: the maximum margin under the variation norm, certified.
 
 ====================  ======================================================================
 file                  what
@@ -10,7 +10,7 @@ column_generation.py  primal, dual, symbols; `max_margin` of two classes or more
 grade.py              `certify` of a network of finite width
 ====================  ======================================================================
 
-In scikit-learn's contract: `implicit_bias.InfiniteWidthSVC`.
+The scikit-learn estimator is `implicit_bias.InfiniteWidthSVC`.
 """
 
 from implicit_bias.infinite_width.column_generation import InfiniteWidthSolution, max_margin

@@ -1,7 +1,7 @@
 r"""Maximum margin of infinitely wide two-layer networks, with a certificate.
 
-Where gradient descent goes that trains both layers of an infinitely wide ReLU network with the
-logistic loss (Chizat and Bach 2020): to the largest margin under the variation norm.
+Gradient descent on both layers of an infinitely wide ReLU network, with the logistic loss, is
+implicitly biased towards the maximum margin under the variation norm (Chizat and Bach 2020).
 
 Primal  minimise  ||nu|| + C sum_n xi_n          (C = inf: xi = 0, the hard margin)
         subject to  y_n int sigma(<w, x_n>) dnu(w) >= 1 - xi_n,  ||w|| = 1
@@ -18,7 +18,7 @@ coef        (J,)     the atoms' weights: f(x) = sum_j coef_j sigma(<w_j, x>), ||
 alpha       (N,)     dual variables
 ==========  =======  =============================================================================
 
-**Classes.** With labels 0 .. K - 1 a unit has a readout to all outputs, nu has values in R^K, and
+**Classes.** With labels 0 .. K - 1 a unit has K output weights, nu has values in R^K, and
 the norm of a unit is the product of the Euclidean norms of its two weight vectors: half of the sum
 of their squares, at its smallest, so this is the norm that gradient descent on both layers is
 biased to. coef is (J, K), alpha (N, K), and
@@ -34,7 +34,7 @@ hyperplane for each line that holds samples with alpha > 0, and its maximum is e
 O(S^2) for S such lines, in O(S^(r - 1)) for rank r. An orthonormal basis of the row space of X
 changes variables exactly: a direction's part outside of it adds length and nothing else.
 
-**Column generation.** A program over finitely many directions gives coef and alpha; the oracle
+**Column generation.** A problem over finitely many directions gives coef and alpha; the oracle
 gives the directions with ||h|| above its bound, which join. With two classes it is a linear
 program; with the hard margin it is solved in its scale-free form, max m subject to
 y_n f(x_n) >= m, ||nu|| <= 1, which has a solution for any data. With more it is a `MarginProblem`
@@ -89,7 +89,7 @@ class InfiniteWidthSolution:
     directions : ndarray of shape (J, D)
         Unit vectors: first-layer weights of the optimal network.
     coef : ndarray of shape (J,) or (J, K)
-        Weights, or with classes readouts; with the hard margin the smallest margin is 1.
+        Output weights; with the hard margin the network has unit margin.
     alpha : ndarray of shape (N,) or (N, K)
         Dual variables, feasible: max ||h|| <= 1. Without separability Gordan's proof, of sum 1.
     status : Status
@@ -163,7 +163,7 @@ def max_margin(
     random_state: int | np.random.Generator = 0,
     classes: int | None = None,
 ) -> InfiniteWidthSolution:
-    """Find the infinitely wide two-layer network of the largest margin per variation norm.
+    """Find the infinitely wide two-layer network of the maximum margin per variation norm.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ class Bounds:
     largest : float
         Upper bound of their max ||h||, at most 1.
     unscaled_alpha : ndarray of the same shape
-        The same as the program gave them.
+        The dual variables as the problem over some directions gave them.
     rounding : float
         Fraction of their max ||h|| that rounding may hide.
     directions, coef : ndarray of shapes (J, D) and (J,) or (J, K)
@@ -394,7 +394,7 @@ class Bounds:
 
 @dataclass(eq=False)
 class ColumnGeneration:
-    """Alternate between the program over some directions and the oracle that adds to them.
+    """Alternate between the problem over some directions and the oracle that adds to them.
 
     Parameters
     ----------
@@ -409,9 +409,9 @@ class ColumnGeneration:
         longer.
     apart, nearest : float
         The angle in radians between them, at first and at least: directions nearer to each other
-        make the program degenerate and slow.
+        make that problem degenerate and slow.
     patience : int
-        Rounds after which a direction without weight leaves the program.
+        Rounds after which a direction without weight leaves the problem.
     no_weight : float
         What counts as no weight, relative to the largest.
     stalled_rounds : int
@@ -546,8 +546,8 @@ def progressed(before: tuple[float, float], now: tuple[float, float]) -> bool:
 def raise_lower_bound(best: Bounds, rounds: int = 20) -> None:
     """Improve the lower bound of an inexact oracle: dual variables that are best for it.
 
-    Those of the program are made for the true max ||h||; the bound of it is a convex function
-    of alpha, too, and cutting planes minimise it: f(alpha) = sum_p alpha_p q_p does not
+    The problem's dual variables are made for the true max ||h||. The bound of max ||h|| is a convex
+    function of alpha, too, and cutting planes minimise it: f(alpha) = sum_p alpha_p q_p does not
     exceed 1 where q are the margins of a network of norm 1, or of a unit of the relaxation.
     """
     problem = best.problem
@@ -613,9 +613,9 @@ def _relaxed(problem: InfiniteWidthProblem, alpha: Array) -> tuple[float, list[A
 def fewest_neurons(oracle: Oracle, best: Bounds, tol: float) -> tuple[Array, Array]:
     """Reduce the network found to the neurons that the bound's tolerance needs.
 
-    Near an optimal direction the program divides the weight among several. So their weighted
-    means are tried, and the points where ||h|| of the best alpha touches its bound, in both
-    cases those that are far apart first.
+    Near an optimal direction the problem's solution divides the weight among several. So their
+    weighted means are tried, and the points where ||h|| of the best alpha touches its bound, in
+    both cases those that are far apart first.
     """
     if np.isinf(best.upper):
         return best.directions, best.coef
@@ -676,11 +676,11 @@ def _means(points: Array, weights: Array, apart: float) -> Array:
 def solve_master(
     problem: InfiniteWidthProblem, directions: Array, signs: Array, norm: float, tol: float
 ) -> tuple[Array, Array] | None:
-    """Solve over unit directions (J, r): weights (J,) or readouts (J, K), and dual variables.
+    """Solve over unit directions (J, r): output weights (J,) or (J, K), and dual variables.
 
     With the hard margin both have any scale, and the dual variables the sum 1. ``signs`` (J,) are
     those that weights may have, 0 for both; ``norm`` is a guess of the optimum. ``tol`` is the gap
-    where the program is no linear one. None where HiGHS finds no solution.
+    where the problem is not a linear program. None where HiGHS finds no solution.
     """
     if problem.classes is None:
         return _solve_linear_program(problem, directions, signs, norm)
@@ -706,7 +706,7 @@ def solve_master(
 def _solve_linear_program(
     problem: InfiniteWidthProblem, directions: Array, signs: Array, norm: float
 ) -> tuple[Array, Array] | None:
-    """Solve the program of two classes.
+    """Solve the linear program of two classes.
 
     Inside, inputs are divided by their largest norm, or with the hard margin multiplied by a
     guess of the optimal ``norm``, which is at least that of the sample of the smallest norm:

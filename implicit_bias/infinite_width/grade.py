@@ -1,4 +1,4 @@
-"""How far a finite two-layer network is from the infinitely wide one of the largest margin."""
+"""How far a finite two-layer network is from the infinitely wide one of the maximum margin."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def certify(
     solution: InfiniteWidthSolution | None = None,
     tol: float = 1e-6,
 ) -> NetworkGrade:
-    """Compare a two-layer network to the infinitely wide one of the largest margin.
+    """Compare a two-layer network to the infinitely wide one of the maximum margin.
 
     Parameters
     ----------
@@ -152,6 +152,6 @@ def _two_layers(network: ReLUNetwork | tuple[ArrayLike, ArrayLike]) -> tuple[Arr
         weights, readout = network
         return as_finite(weights, "directions", 2), as_finite(readout, "coef", 1)
     if not (network.has_margin_structure and network.homogeneous):
-        raise ValueError("the network must have one hidden layer and no readout bias")
+        raise ValueError("the network must have one hidden layer and readout_bias=False")
     first = network.hidden_weights[0].detach().double().cpu().numpy()
     return first, network.readout[0].detach().double().cpu().numpy()

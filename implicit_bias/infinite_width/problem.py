@@ -276,7 +276,7 @@ class InfiniteWidthProblem:
 
 
 def unit_weights(coef: Array) -> Array:
-    """|coef_j|, or the length of the readout of each unit: shape (J,)."""
+    """|coef_j|, or the length of the output weights of each unit: shape (J,)."""
     return np.asarray(np.linalg.norm(np.atleast_2d(coef.T), axis=0))
 
 

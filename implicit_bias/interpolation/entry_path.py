@@ -1,6 +1,6 @@
 r"""l_p of the entries, or its sum over groups: the central path, with zeta in the cone.
 
-For 1 <= p <= inf. Each entry has a radius w_j of its own, |zeta_j| <= w_j, and each group a radius
+For 1 <= p <= inf. Each entry has a radius w_j, |zeta_j| <= w_j, and each group a radius
 t = ||w||_p.
 
 Cone    T_0 = w - zeta >= 0,   T_1 = w + zeta >= 0,   ||w||_p <= t

@@ -9,7 +9,7 @@ taken as integers times powers of two, and a null vector x of these few rows tel
     x' A = 0, x' Y != 0      no coefficients interpolate (a theorem of the alternative, Fredholm's)
     no such x                independent of them in digits that float64 does not hold: undecided
 
-Where the rows of I span the whole space (as many as features), c exists as real numbers for each
+Where the rows of I span the whole space (as many as features), a real vector c exists for each
 further row, and an interval holds what x' Y is for x = (c, -1):
 
     c' y_I = a_j' B (I - E)^-1 y_I,   E = I - A_I B,   |a_j' B E (I - E)^-1 y_I| <= ||a_j' B||
@@ -59,7 +59,7 @@ class Inconsistency:
         The samples of the combination.
     multipliers : tuple of int, or None
         Integers x with sum_n x_n phi(x_n) = 0 exactly (and sum_n x_n = 0 with an intercept), while
-        sum_n x_n y_n is not 0. None where rounding bounds prove it: such x exist as real numbers.
+        sum_n x_n y_n is not 0. None where rounding bounds prove it: such real x exist.
     output : int
         The output k whose values contradict each other.
 
@@ -115,7 +115,7 @@ class RightInverse:
 
     @cached_property
     def defect(self) -> float:
-        """Upper bound on ||I - A B||, as real numbers, for A with one rounding in each entry."""
+        """Rigorous upper bound on ||I - A B||, for A with one rounding in each entry."""
         found = float(np.linalg.norm(np.eye(len(self.A)) - self.A @ self.B))
         rounding = gamma(self.A.shape[1] + 4) * float(np.linalg.norm(self.A)) * self.size
         return SAFETY * (found * (1.0 + gamma(self.A.size)) + rounding) + UNDERFLOW

@@ -7,7 +7,7 @@ KKT     A (R V)_k = y_k,   zeta_g = R_g V_g                                     
         R_g T_g = mu I,    mu -> 0                                                           (path)
 
 A Euclidean norm is the nuclear norm of a matrix of one row: R_g, T_g are numbers then, and V_g V_g'
-is ||V_g||^2. It is the program of the margin problem (`solvers.cones.nuclear`) without alpha >= 0:
+is ||V_g||^2. It is the dual of the margin problem (`solvers.cones.nuclear`) without alpha >= 0:
 the Newton matrix is the masked Gram matrix without the diagonal s / alpha.
 
 With U the change of V and S the geometric mean of R and T^-1, S T S = R (Nesterov and Todd), a step

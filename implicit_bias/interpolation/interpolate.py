@@ -98,7 +98,7 @@ class Interpolant:
     coef : ndarray of shape (M, D) or (K, M, D)
         Coefficients zeta; M = 1 without gates. 0 where no coefficients interpolate.
     intercept : float or ndarray of shape (K,)
-        The free offset; 0 without one.
+        The unpenalized intercept; 0 without one.
     alpha : ndarray of shape (N,) or (N, K)
         Multipliers, scaled to Omega_*(V(alpha)) = 1; those of the proof, of largest entry 1, where
         no coefficients interpolate.
@@ -246,7 +246,7 @@ def min_norm(
         them. With "l2" and gates it is the group norm of gated networks, with "l2" alone the group
         lasso.
     intercept : bool
-        Whether each output has a free offset b, ungated and not in the norm.
+        Whether each output has an unpenalized intercept b, ungated and not in the norm.
     tol : float
         Relative gap between the certified bounds at which the status is OPTIMAL.
     max_seconds : float, optional

@@ -229,7 +229,7 @@ def groups_of_zeros(system: LinearSystem) -> Integers | None:
 
 
 def swapped_system(system: LinearSystem) -> LinearSystem | None:
-    """Return the dual as a system of its own, in V and the dual norm; None where it is too large.
+    """Return the dual as another system, in V and the dual norm; None where it is too large.
 
     See the module's head.
     """

@@ -57,7 +57,7 @@ class InterpolationProblem:
     norm : Norm
         Omega.
     intercept : bool
-        Whether each output has a free offset.
+        Whether each output has an unpenalized intercept.
     one_output : bool
         Whether the caller's y is (N,), so that arrays lack the axis of outputs.
     gating : Gating or None

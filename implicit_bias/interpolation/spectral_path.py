@@ -1,6 +1,6 @@
 r"""Sums over groups of spectral norms: the central path, with zeta in the cone.
 
-Each group of columns has a radius t of its own, ||Z|| <= t for its part Z (K, c) of zeta.
+Each group of columns has a radius t, ||Z|| <= t for its part Z (K, c) of zeta.
 
 Cone    T = t I - Z Z' / t >= 0
 

@@ -2,11 +2,11 @@ r"""The linear system that a method gets: orthonormal rows, without an offset.
 
         A zeta_k = y_k  for all outputs k,        zeta = (K, F),  F = M D in C order
 
-The equations of a problem, rows Phi and values Y, are replaced by equivalent ones. A free offset is
-eliminated first: with d its column in the rows and H an orthonormal basis of what is orthogonal to
-d, they are H Phi zeta_k = H y_k. Then Phi' = Q R gives A = Q' and R^-T Y: however badly conditioned
-the features are, no method squares it. Multipliers go the other way: R^-1 alpha, and then H' times
-it, whose product with d is 0.
+The equations of a problem, rows Phi and values Y, are replaced by equivalent ones. An unpenalized
+intercept is eliminated first: with d its column in the rows and H an orthonormal basis of what is
+orthogonal to d, they are H Phi zeta_k = H y_k. Then Phi' = Q R gives A = Q' and R^-T Y: however
+badly conditioned the features are, no method squares it. Multipliers go the other way: R^-1 alpha,
+and then H' times it, whose product with d is 0.
 
 ======  ========  ==========================================================================
 A       (n, F)    orthonormal rows: A A' = I, so that A' is a right inverse

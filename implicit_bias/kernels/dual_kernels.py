@@ -9,7 +9,7 @@ is its *dual activation* (Daniely, Frostig, Singer 2016). The duals of the step 
 layer phi(<w_k, x>) with w_k ~ N(0, I)
 
     <x, x'> kappa_{phi'}(cos(x, x'))    is the first layer's part of the *neural tangent kernel*,
-    kappa_phi(cos(x, x'))               the readouts' part, or conjugate kernel,
+    kappa_phi(cos(x, x'))               the output layer's part, or conjugate kernel,
 
 on unit vectors (for step functions and gates on vectors of any length). `gradient_kernel` is the
 first for any kappa: the limit of GaLU networks (`gated_least_squares.limit_kernel`) and of
@@ -146,11 +146,11 @@ def gradient_kernel(
 class Dual:
     """kappa(rho) = E h(u) h(v), for standard normal u and v of correlation rho.
 
-    In the polar coordinates u = r cos(alpha), v = r cos(alpha - theta) the kinks of h at 0 are
-    the four rays on which u or v is 0. Between them the integrand is smooth, so that Gauss-Legendre
-    rules on the four sectors and along the radius converge fast for any h that is smooth but at 0;
-    a Gauss-Hermite rule for u and v would not, for ReLU. As a function of the angle, kappa is
-    smooth up to both ends, and is kept as a Chebyshev series.
+    In the polar coordinates u = r cos(alpha), v = r cos(alpha - theta) the integrand need not be
+    differentiable on the four rays where u or v is 0. Between these rays it is smooth, so that
+    Gauss-Legendre rules on the four sectors and along the radius converge fast for any h that is
+    smooth but at 0; a Gauss-Hermite rule for u and v would not, for ReLU. As a function of the
+    angle, kappa is smooth up to both ends, and is kept as a Chebyshev series.
 
     Parameters
     ----------

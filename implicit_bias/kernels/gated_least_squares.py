@@ -2,7 +2,7 @@ r"""Fixed gates: the kernel of many, and gradient descent.
 
     f(x) = sum_h z_h(x) <w_h, x>,   z_h(x) = sigma(<u_h, x>) with filters u_h that are not trained
 
-is a GaLU network, or a ReLU network with frozen gates, linear in the coefficients, which
+is a GaLU network, or a ReLU network with fixed gates, linear in the coefficients, which
 `implicit_bias.kernels.least_squares` fits. Here is the Gram matrix K of such features for many
 gates, and the losses that it predicts for gradient descent and gradient flow. The theorems of the
 source are in `benchmarks/fiat2019`.

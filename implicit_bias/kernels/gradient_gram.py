@@ -86,7 +86,7 @@ class Activation:
         How it is called.
     value : callable
         phi, elementwise on tensors, differentiable by autograd. At infinite width phi must be
-        smooth but at 0, where it may have any kink.
+        smooth but at 0, where it need not be differentiable.
     """
 
     name: str

@@ -29,10 +29,10 @@ Coefficients have shape (K, M, D), classes by gates by features, or (M, D) with 
 spectral and nuclear norms see as (1, M, D): they are those of the matrix K x MD. An array (K, D)
 without gates is that matrix already. All other norms ignore the shape, but for their groups.
 
-A norm of your own needs ``value(coef)`` and ``dual(V)`` alone (`HasValueAndDual`) for a
+A custom norm needs ``value(coef)`` and ``dual(V)`` alone (`HasValueAndDual`) for a
 certificate. With an expression in CVXPY (`HasAtom`) it has a solver, too.
 
-Bounds (`Norm.value_bound`, `Norm.dual_bounds`) are upper bounds as real numbers, with all rounding
+Bounds (`Norm.value_bound`, `Norm.dual_bounds`) are rigorous upper bounds, with all rounding
 included: each file has those of its norms.
 
 ============  ==================================================================
@@ -44,7 +44,7 @@ matrices.py   norms of singular values
 groups.py     norms of groups of gate columns or features, and one over them
 blocks.py     norms of consecutive blocks of coefficients, and one over them
 tensors.py    norms of a module's parameters, tensors by name
-named.py      norms by name, norms of your own, and what solvers may use
+named.py      norms by name, custom norms, and what solvers may use
 ============  ==================================================================
 """
 

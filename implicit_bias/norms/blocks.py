@@ -4,7 +4,7 @@ r"""Norms of consecutive blocks of coefficients, as matrices, and one norm over 
     Omega_*(V)  = outer_*(inner_1*(V_1), ..., inner_B*(V_B)),
 
 the outer norm one of entries, which grows with each of its arguments. The tensors of a module, one
-after the other, are such blocks: the largest spectral norm of any of them is where Muon goes.
+after the other, are such blocks: the largest spectral norm of any of them is the norm of Muon.
 """
 
 from __future__ import annotations

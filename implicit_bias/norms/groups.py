@@ -53,7 +53,7 @@ class GroupNorm(SumNorm):
     groups : array_like of int, shape (M,)
         Group of each column, 0 .. G - 1, none left out.
     apart : bool
-        Whether each of K classes has groups of its own, (k, g), K G in all: one network per class.
+        Whether each of K classes has separate groups, (k, g), K G in all: one network per class.
         By default a group has the columns of all classes.
 
     Raises
@@ -77,7 +77,7 @@ class GroupNorm(SumNorm):
 
     @property
     def n_groups(self) -> int:
-        """G, of one class where the classes have groups of their own."""
+        """G, of one class where the classes have separate groups."""
         return int(self.groups.max()) + 1
 
     def group_norms(self, coef: Array) -> Array:

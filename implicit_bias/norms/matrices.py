@@ -184,7 +184,7 @@ class Schatten(OfSingularValues):
         if same is None:
             raise UnsuitableError(
                 f"CVXPY has no expression for {self!r}, so no solver takes it beside many classes "
-                "or gates: take p = 1, 2 or inf, or certify coefficients of your own"
+                "or gates: take p = 1, 2 or inf, or certify your coefficients"
             )
         return same.atom(zeta, shape, cp)
 

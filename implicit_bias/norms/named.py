@@ -117,7 +117,7 @@ class OwnNorm(OneGroupNorm):
         if not isinstance(self.given, HasAtom):
             raise UnsuitableError(
                 f"{self.given!r} has no expression for CVXPY, so no solver takes it: give it a "
-                "method atom(zeta, shape, cp), or certify coefficients of your own"
+                "method atom(zeta, shape, cp), or certify your coefficients"
             )
         try:
             return self.given.atom(zeta, shape, cp)

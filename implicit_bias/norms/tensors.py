@@ -25,9 +25,9 @@ spectral      Spectral  LInf      Muon: the largest spectral norm of any layer
 nuclear       Nuclear   L1        its dual; the sum of the layers' nuclear norms
 ============  ========  ========  ==================================================================
 
-**Scales.** Where a step moves tensor p by s_p times the unit direction of its own norm, the whole
+**Scales.** Where a step moves tensor p by s_p times the unit direction of its norm, the whole
 is steepest descent in the norm of theta_p / s_p, whose dual is that of s_p v_p. Tensors may have
-norms of their own, too: Muon on matrices and Adam on the rest is
+different norms, too. Muon on matrices and Adam on all other tensors have
 
     ||theta|| = max_p inner_p(theta_p) / s_p,     ||v||_* = sum_p s_p inner_p*(v_p).
 

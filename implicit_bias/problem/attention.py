@@ -17,8 +17,8 @@ zeta       (E, D)        W', so that f = sum_e q_e <zeta_e, x_best - x_t>
 
 Training W by gradient descent belongs to the l2 (Frobenius) norm; training keys and queries apart,
 W = K Q' with at least min(D, E) columns each, to the nuclear norm, as 1/2 (||K||^2 + ||Q||^2) is at
-least ||W||_* and equal to it for some K and Q of this product. Normalised steps in another geometry
-belong to its norm of W, as for linear predictors.
+least ||W||_* and equal to it for some K and Q of this product. Normalised steps in another norm
+belong to this norm of W, as for linear predictors.
 
 Source: Tarzanagh, Li, Thrampoulidis, Oymak (2023), "Transformers as support vector machines".
 """
@@ -62,10 +62,11 @@ def attention_margin(
         Which token, 0 .. T - 1, each sample is to attend to.
     norm : Norm or str
         Of W' as a matrix (E, D): "l2" (gradient descent on W), "nuclear" (on keys and queries
-        apart), "linf" (Adam), "spectral" (Muon), "l1", an object of `implicit_bias.norms`, or one
-        of your own, which gets coefficients (E, 1, D).
+        apart), "linf" (Adam), "spectral" (Muon), "l1", an object of `implicit_bias.norms`, or a
+        custom norm, which gets coefficients (E, 1, D).
     C : float
-        Weight of the hinge loss in (0, inf]; inf is the hard margin.
+        Weight of the hinge loss in (0, inf]; inf is the hard margin. The norm is not squared, see
+        `MarginProblem`.
 
     Returns
     -------

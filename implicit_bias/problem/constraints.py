@@ -4,7 +4,7 @@ r"""The constraints of a margin problem: one per pair of a sample and a rival cl
 
 with b_p = e_{y_n} - e_k for each class k other than the sample's own: the owner y_n and the rival k
 of a row determine b_p. Scores f (N, K') = phi(x_n)' zeta are those of the first K' classes; the
-others score 0. So labels -1 and +1 are the case K' = 1 and need no formulas of their own:
+others score 0. So labels -1 and +1 are the case K' = 1 and need no other formulas:
 
 =================  ====  =================  ======================================================
 labels             K'    R                  b_p in R^K'
@@ -188,14 +188,14 @@ class Constraints:
 
     @property
     def offset_classes(self) -> Integers:
-        """Classes with a free offset, (J,): all but the last, as only differences count."""
+        """Classes with an intercept, (J,): all but the last, as only differences count."""
         if not self.intercept:
             return np.arange(0)
         return np.arange(self.n_classes - 1)
 
     @cached_property
     def offsets(self) -> Array:
-        """Entries of b_p of the classes with a free offset, shape (R, J)."""
+        """Entries of b_p of the classes with an intercept, shape (R, J)."""
         return self._label_entries(self.offset_classes)
 
     def of_classes(self, offsets: NDArray[Any]) -> NDArray[Any]:

@@ -1,7 +1,7 @@
 """Sums of Euclidean norms over any groups of coefficients, as sums over groups of gate columns.
 
 A norm may divide the features of one gate column into several groups, as the group lasso does. Then
-each feature z_m(x_n) x_nd becomes a gate column of its own, with the constant input 1. That is the
+each feature z_m(x_n) x_nd becomes a separate gate column, with the constant input 1. That is the
 same problem, and its groups consist of gate columns.
 """
 
@@ -66,7 +66,7 @@ def euclidean_form(problem: MarginProblem) -> tuple[Features, Integers]:
 
 
 def in_groups_of_gates(problem: MarginProblem) -> MarginProblem:
-    """Return the same program of two classes under a norm of groups of gate columns.
+    """Return the same problem of two classes under a norm of groups of gate columns.
 
     Its coefficients are those of the problem in another shape.
 
@@ -84,7 +84,7 @@ def in_groups_of_gates(problem: MarginProblem) -> MarginProblem:
 
 
 def with_l1_for_single_entries(problem: MarginProblem) -> MarginProblem:
-    """Return the same program under l1 if each group of the norm has one entry; else the problem.
+    """Return the problem under l1 if each group of its norm has one entry; else the problem itself.
 
     Examples
     --------

@@ -9,7 +9,7 @@ inner products, which are entries of a masked Gram matrix (`masked_gram`):
 apply(zeta)         f_k(x_n) = sum_m z_m(x_n) <zeta_km, x_n>      (N, K)
 adjoint(weights)    V_km = sum_n w_nk z_m(x_n) x_n                (K, M, D)
 row_gram(g)         (X X') o (Z_g Z_g')                           (N, N)
-matrix()            z_m(x_n) x_nd, where a program must have it   (N, M D)
+matrix()            z_m(x_n) x_nd, where a solver must have it    (N, M D)
 ==================  ============================================  ==========
 
 =========  ========  =====================================================
@@ -163,7 +163,7 @@ class Features:
     def of_rows(self, rows: Constraints) -> Features:
         """Return the features of constraints, b_p (x) phi(x_n(p)).
 
-        Each class has gate columns of its own, K' M in all. With coefficients (K' M, D), one class
+        Each class has separate gate columns, K' M in all. With coefficients (K' M, D), one class
         after the other, the scores of these features are the margins of the constraints. A group
         has the columns of all classes.
         """

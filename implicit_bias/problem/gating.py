@@ -349,7 +349,7 @@ class GlobalContexts(Gating):
 
 @dataclass(frozen=True, eq=False)
 class UnitGates(Gating):
-    """One gate per hidden unit: 0/1 as in a ReLU network with frozen gates, or any other scalar.
+    """One gate per hidden unit: 0/1 as in a ReLU network with fixed gates, or any other scalar.
 
     Parameters
     ----------
@@ -437,7 +437,7 @@ class UnitGates(Gating):
 
     @property
     def groups(self) -> NDArray[np.int64]:
-        """Each column is a group of its own; the always-on unit is the last."""
+        """One group per column; the always-on unit is the last."""
         return np.arange(len(self.weights) + self.always_on)
 
     def gates(self, X: ArrayLike) -> Array:

@@ -1,4 +1,4 @@
-r"""The margin problem: one convex program behind every model.
+r"""The margin problem: one convex optimization problem behind every model.
 
 Primal  minimise  Omega(zeta) + sum_n C_n xi_n,  Omega(zeta) = sum_g ||zeta_g||
         subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0   (C = inf: xi = 0, the hard margin)
@@ -35,10 +35,10 @@ Then zeta and V have shape (K, M, D), alpha has (N, K) with alpha_{n, y_n} = 0, 
 kernels there is one more mask, <e_{y_n} - e_k, e_{y_m} - e_l> for the pairs (n, k) and (m, l).
 Inside the package two classes are the case K' = 1 (`constraints`): norms and features see
 coefficients (K', M, D), and only the arrays that callers pass and receive lack the first axis.
-K = 2 is the binary program with zeta_1 = -zeta_0 = zeta / 2; its optimum is the binary one divided
+K = 2 is the binary problem with zeta_1 = -zeta_0 = zeta / 2; its optimum is the binary one divided
 by the root of 2 (l2, spectral, nuclear), by 1 (l1), by 2 (l_inf).
 
-Sources: Lippl, Abbott, Chung (2022), sections 3 and 4, as one program for all their models; Crammer
+Sources: Lippl, Abbott, Chung (2022), sections 3 and 4, as one problem for all their models; Crammer
 and Singer (2001) for the margins and the hinge loss of many classes.
 """
 
@@ -70,7 +70,14 @@ LARGEST_C = 1e100
 
 @dataclass(frozen=True, eq=False)
 class MarginProblem:
-    """Maximise the margin under a norm, for any gates, with two classes or more.
+    """Max-margin problem of gated linear predictors under a norm, of two classes or more.
+
+    ::
+
+        minimise  Omega(zeta) + sum_n C_n xi_n  subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0
+
+    with f(x) = sum_m z_m(x) <zeta_m, x>, and b = 0 without an intercept. At the hard margin xi = 0.
+    With K > 2 classes the margins are f_{y_n}(x_n) - f_k(x_n) for all other classes k.
 
     Properties are cached, so the arrays of a problem must not change: they are read-only, and
     copies where the caller could still write to the given ones. Arrays that were read-only before
@@ -90,12 +97,14 @@ class MarginProblem:
     C : float or array_like of shape (N,)
         Weight of the hinge loss in (0, inf], or that of each sample's; inf is the hard margin.
         Either all are finite or none is: a C_n above the sample's alpha_n acts as an infinite one.
-        Equal ones are kept as a number.
+        Equal ones are kept as a number. The norm is not squared, unlike scikit-learn's: the
+        problem is ||w|| + C hinge here, ||w||^2 / 2 + C hinge in ``SVC``. With two
+        classes, l2 and an intercept both have the same w if the C of ``SVC`` is ||w|| times this C.
     norm : Norm or str, optional
         Any norm of `implicit_bias.norms`, by name or as an object, instead of the group norm; then
         ``groups`` are not used. A `GroupNorm` must have these groups.
     intercept : bool
-        Whether each predictor has a free offset, ungated and not in the norm.
+        Whether each predictor has an unpenalized intercept, ungated and not in the norm.
     classes : int, optional
         K, where K = 2, or where these are some samples of a larger problem. `solve` needs samples
         of each class.
@@ -420,8 +429,7 @@ class Architecture:
     norm : Norm, optional
         Instead of the group norm, as in `MarginProblem`.
     apart : bool
-        Whether each of K classes has a network of its own, with groups of its own, as in
-        `GroupNorm`.
+        Whether there is one network per class, each with separate groups, as in `GroupNorm`.
     """
 
     gating: Gating
@@ -472,7 +480,14 @@ def max_margin(
     intercept: bool = False,
     classes: int | None = None,
 ) -> MarginProblem:
-    """Build the margin problem of a linear model, without gates, under any norm.
+    """Build the max-margin problem of a linear model under any norm.
+
+    ::
+
+        minimise  ||w|| + sum_n C_n xi_n  subject to  y_n (<w, x_n> + b) >= 1 - xi_n,  xi >= 0
+
+    with b = 0 without an intercept, and xi = 0 at the hard margin. With K > 2 classes the margins
+    are <w_{y_n} - w_k, x_n> + b_{y_n} - b_k for all other classes k.
 
     Parameters
     ----------
@@ -481,14 +496,15 @@ def max_margin(
     y : array_like of shape (N,)
         Labels: -1 and +1, or integers 0 .. K - 1 for K > 2 classes.
     norm : Norm or str
-        "l1", "l2", "linf", "spectral", "nuclear", an object of `implicit_bias.norms`, or one of
-        your own with ``value(coef)`` and ``dual(V)``.
+        "l1", "l2", "linf", "spectral", "nuclear", an object of `implicit_bias.norms`, or a custom
+        norm with ``value(coef)`` and ``dual(V)``.
     groups : array_like of int, shape (D,), optional
         Groups of features over which to sum the norm: with "l2" the group lasso.
     C : float or array_like of shape (N,)
-        Weight of the hinge loss, or of each sample's, in (0, inf]; inf is the hard margin.
+        Weight of the hinge loss, or of each sample's, in (0, inf]; inf is the hard margin. The norm
+        is not squared, see `MarginProblem`.
     intercept : bool
-        Whether each predictor has a free offset, not in the norm.
+        Whether each predictor has an unpenalized intercept, not in the norm.
     classes : int, optional
         As in `MarginProblem`.
 

@@ -34,7 +34,7 @@ def training_in_words(model: ModelResult) -> str:
 
 
 def programs_in_words(comparison: Comparison) -> dict[str, str]:
-    """Name the program of each model: norm, gates and C."""
+    """Name the optimization problem of each model: norm, gates and C."""
     programs = {}
     for model in comparison.models:
         if model.fitted is not None:
@@ -43,7 +43,7 @@ def programs_in_words(comparison: Comparison) -> dict[str, str]:
 
 
 def _program_in_words(fitted: FittedMargin) -> str:
-    """Name the norm, the gates and C of the program that a model solves, or should."""
+    """Name the norm, the gates and C of a model's optimization problem."""
     model = fitted.architecture
     groups = model.groups
     if groups is None:

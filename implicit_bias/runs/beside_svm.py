@@ -83,7 +83,7 @@ def train_beside_svm(
     has_svm = network.fixed_gates and network.has_margin_structure and not network.relaxed
     if until_excess is not None and not euclidean:
         raise ValueError(
-            "until_excess is over the optimum of gradient descent's geometry, not of "
+            "until_excess is over the optimum of gradient descent's norm, l2, not of "
             f"{config.limit_norm}: use stop_at_gap"
         )
     if until_excess is not None and not has_svm:

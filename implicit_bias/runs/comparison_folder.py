@@ -1,4 +1,4 @@
-"""The report of a run in a folder of its own."""
+"""The report of a run in a new folder."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -54,7 +54,7 @@ class RunConfig:
 
     ``implicit-bias compare --help`` prints what each field means. The training defaults are those
     of `TrainingConfig`, but for the momentum. Lists are kept as tuples, and whole numbers where a
-    decimal is meant as decimals: equal configurations compare equal, whoever wrote them.
+    decimal is meant as decimals: equal configurations compare equal, however they were written.
 
     Raises
     ------

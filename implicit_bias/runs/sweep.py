@@ -33,9 +33,9 @@ version       of this package
 seconds       wall time of the cell
 warnings      each warning once, such as a solve that did not end optimal
 results       one mapping per model: errors on validation and training samples, certified bounds
-              ``lower`` and ``upper`` on the norm at margin 1, their gap, excess over the optimum,
-              margin, units, support vectors, status, seconds of its fit
-pairs         one mapping per pair of models: disagreement, and what chance would give
+              ``lower`` and ``upper`` on the norm at unit margin, their gap, excess over the
+              optimum, margin, units, support vectors, status, seconds of its fit
+pairs         one mapping per pair of models: disagreement, found and expected under independence
 ============  ======================================================================================
 """
 

@@ -13,7 +13,7 @@ limit.py          descent on it towards its limit, t -> infinity
 steepest.py       the same in another norm than l2: steepest descent with momentum
 ================  ==========================================================================
 
-Without torch there are the configurations alone: the rest is imported from its file.
+Without torch there are the configurations alone. Import all other names from their files.
 """
 
 from implicit_bias.training.configuration import LimitConfig, TrainingConfig

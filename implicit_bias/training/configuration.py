@@ -57,7 +57,7 @@ class TrainingConfig:
         Heavy-ball momentum of sgd, sign and muon, in [0, 1); Adam and AdamW keep torch's own.
     optimizer : {"sgd", "sign", "adam", "adamw", "muon"}
         What makes a step of the gradient, see `training.optimizers`; each is biased towards the
-        maximum margin of a norm of its own.
+        maximum margin of another norm.
     loss : {"logistic", "exponential", "cross-entropy"} or MarginLoss
         Loss of a margin, of many classes that of `margins.soft_margins`; the mean over the batch
         is minimised. The cross-entropy is the logistic loss.
@@ -146,7 +146,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LimitConfig:
-    """How to train towards the limit.
+    """Options of `train_to_limit`.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ class LimitConfig:
         Points of the history a factor of ten in the steps. Which steps these are does not depend
         on ``steps``.
     norm : {"l2", "l1", "linf", "spectral", "nuclear"} or ParameterNorm, optional
-        Geometry of the descent, of all trained parameters (`parameter_norms`): what is reached is a
+        Norm of the steepest descent, of all trained parameters (`parameter_norms`): the limit is a
         KKT point under this norm. In l2 as ``method`` says; in another norm steepest descent, with
         momentum but for the plain method. By default that of the optimizers which `train_to_limit`
         is given, and l2 without any.

@@ -31,9 +31,9 @@ class Ending(Enum):
     REACHED = "the excess asked for is reached"
     GAP = "the KKT gap asked for is reached"
     STALLED = (
-        "no step lowers the log loss any more: the weights are stationary or on kinks of their "
-        "units, or what is left to gain is below rounding; diagnose says how far from a KKT point "
-        "they are"
+        "no step lowers the log loss any more: the weights are stationary or at non-differentiable "
+        "points of their units, or what is left to gain is below rounding; diagnose says how far "
+        "from a KKT point they are"
     )
     TIME = "the time that it may take is up"
     INTERRUPTED = "it was interrupted"
@@ -60,8 +60,8 @@ class HistoryPoint:
         Smallest y_n f(x_n), or with classes f_{y_n}(x_n) - f_k(x_n). The readout's bias is left
         out, as it is in ``norm``, so that their ratio has the SVM's as its bound.
     norm : float
-        `Network.norm`; in a training towards the limit the norm of the geometry, to the power
-        of the degree of homogeneity.
+        `Network.norm`; in a training towards the limit the norm of the steepest descent, to the
+        power of the degree of homogeneity.
     gates_changed : float
         Fraction of the (sample, hidden unit) pairs whose gate is not what it was at step 0; nan
         of a module that is no network of this package.
@@ -85,7 +85,7 @@ class HistoryPoint:
 def history_frame(history: Iterable[HistoryPoint]) -> pd.DataFrame:
     """Return points of a history, or of several, as a table: a row a point.
 
-    What a point keeps under names of its own (`LimitPoint.measures`) makes the last columns.
+    Your measures of a point (`LimitPoint.measures`) make the last columns.
     """
     import pandas as pd
 

@@ -23,7 +23,8 @@ k                 steps since the velocity was last 0
 
 Without the second bound the scale runs away where F is concave: on a line through 0 and theta, as
 F falls like -||theta||^L there. On easy data s then grows without end, 100 steps bring F to -1e100,
-and the direction is frozen where it was, in the kinks of a soft minimum that has become hard.
+and the direction stops where it was, at the non-differentiable points of a soft minimum that has
+become hard.
 
 Each step extrapolates along the velocity and descends from there,
 
@@ -201,8 +202,9 @@ def train_to_limit(
     leading: bool = False,
     max_seconds: float | None = None,
 ) -> LimitResult:
-    """Train a float64 module in place, on its device, from its present weights.
+    """Continue the training of a float64 module, in place, towards its max-margin limit.
 
+    Training is on the module's device and begins at its present weights.
     Ctrl-C ends the training and keeps what it has reached.
 
     Parameters
@@ -224,7 +226,7 @@ def train_to_limit(
         the result's configuration. Its steps and rates are not used, only their ratios.
     optimum : float, optional
         Certified optimum of the module's margin problem on these samples (the lower bound, to be
-        on the safe side), for the excess of `LimitPoint.norm` at margin 1. Of this package's
+        on the safe side), for the excess of `LimitPoint.norm` at unit margin. Of this package's
         networks one hidden layer only. Gates that are trained make it that of a problem which the
         network leaves.
     until_excess : float, optional
@@ -245,8 +247,8 @@ def train_to_limit(
     leading : bool
         Whether to take a module that is homogeneous only in the limit of large parameters
         (residual blocks, biases above the first layer; see `diagnose`). Its own loss is descended;
-        the KKT gap is that of its leading part, and the normalised margin is over the power of
-        the norm that is the degree of that part, so it is comparable only late in the training.
+        the KKT gap is that of its leading-order part. The normalised margin is the margin over the
+        norm to the power of that part's degree, so it is comparable only late in the training.
     max_seconds : float, optional
         Limit on the time, gaps included; where it ends a search for one, its bound so far counts. A
         step is not begun where the last one, with the measuring of a point, took longer than what
@@ -270,7 +272,7 @@ def train_to_limit(
 
     Examples
     --------
-    The largest margin under linf of three points in the plane, by a linear module:
+    The maximum margin under linf of three points in the plane, by a linear module:
 
     >>> _ = torch.manual_seed(0)
     >>> module = nn.Linear(2, 1, bias=False).double()
@@ -337,7 +339,7 @@ def train_to_limit(
         if optimum is not None and not trainee.has_margin_problem:
             raise ValueError(
                 "a network of several hidden layers, or one homogeneous in the limit only, has no "
-                "convex program whose optimum its norm could exceed: leave optimum out"
+                "convex problem whose optimum its norm could exceed: leave optimum out"
             )
         descent: Descent | SteepestDescent
         if trainee.norm == PARAMETER_NORMS["l2"]:
@@ -365,7 +367,7 @@ def train_to_limit(
                 clashes = sorted(COLUMNS & measures.keys())
                 if clashes:
                     raise ValueError(
-                        f"the history has columns {clashes} of its own: rename those measures"
+                        f"the history already has columns {clashes}: rename those measures"
                     )
             disagreement = math.nan
             if reference is not None:

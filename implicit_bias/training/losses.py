@@ -152,7 +152,7 @@ class TailCheck:
     Parameters
     ----------
     largest : float
-        The largest margin that is looked at.
+        The largest q at which the loss is looked at.
     large : float
         From here on what must hold "for large q" is looked at.
     a_decade : int

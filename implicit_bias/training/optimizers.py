@@ -1,4 +1,4 @@
-r"""Optimizers by name; each maximises the margin of a norm of its own (`OPTIMIZER_LIMITS`).
+r"""Optimizers by name; each maximises the margin of another norm (`OPTIMIZER_LIMITS`).
 
 ======  ===========================================================================================
 name    step

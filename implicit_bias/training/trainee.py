@@ -81,7 +81,7 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Trainee:
-    """A module, in float64 and trained in place, and the samples that it is trained on.
+    """A module, in float64 and trained in place, and its training samples.
 
     Attributes
     ----------
@@ -96,13 +96,13 @@ class Trainee:
     degree : float
         L: f(x; c theta) = c^L f(x; theta).
     norm : ParameterNorm
-        The geometry.
+        Norm of the steepest descent.
     loss : MarginLoss
         l.
     chunk : int or None
         Samples that one pass takes at a time; None for all.
     leading : bool
-        Whether the degree and the gap are those of the leading part.
+        Whether the degree and the gap are those of the leading-order part.
     """
 
     module: nn.Module
@@ -270,7 +270,7 @@ def as_trainee(
     labels : array_like of shape (N,)
         -1 and +1 for one output a sample, 0..K-1 for K outputs.
     norm : ParameterNorm
-        The geometry.
+        Norm of the steepest descent.
     chunk : int, optional
         Samples that one pass takes at a time.
     loss : MarginLoss

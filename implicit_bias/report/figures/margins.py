@@ -15,7 +15,7 @@ from implicit_bias.report.style import BLACK, GREY, Look, legend, panel
 def margin_plots(
     comparison: Comparison, drawn_as: Mapping[str, Look], *, n_bins: int = 40
 ) -> Iterator[Plot]:
-    """Draw a histogram of margins for each model, those of one program on common axes."""
+    """Draw a histogram of margins for each model, those of one problem on common axes."""
     label = "y f(x) / norm"
     if comparison.many_classes:
         label = "smallest margin of a sample / norm"
@@ -76,7 +76,7 @@ def margin_histogram(
 ) -> Figure:
     """Draw a histogram of margins (N,), zero, and the maximum margin where that is known.
 
-    ``top`` is the upper end of the axis of counts: that of all models of the program.
+    ``top`` is the upper end of the axis of counts: that of all models of the problem.
     """
     figure, ax = panel(height=2.8)
     bins = edges.tolist()

@@ -69,7 +69,7 @@ def draw_regions(
 ) -> None:
     """Draw the classes (Y, X) of the points of a grid, and the boundaries between them.
 
-    ``tint`` is the fraction of a class's colour in its region; the rest is white.
+    ``tint`` is the fraction of a class's colour in its region, mixed with white.
     """
     tints: list[Any] = []
     for colour in colours:

@@ -11,7 +11,7 @@ from implicit_bias.report import style
 def draw_recorder(
     frame: pd.DataFrame, norms: tuple[str, ...], *, gaps: bool, many_steps: int = 100
 ) -> Figure:
-    """Draw margins, as shares of the largest of the same norm, and gaps.
+    """Draw margins, as fractions of the largest of the same norm, and gaps.
 
     Parameters
     ----------
