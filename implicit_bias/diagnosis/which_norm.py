@@ -14,9 +14,9 @@ import copy
 import math
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -111,8 +111,8 @@ class WhichNorm:
 
 def which_norm(
     module: nn.Module,
-    inputs: tuple[Tensor | ArrayLike, ...] | Tensor | ArrayLike,
-    labels: ArrayLike | Tensor,
+    inputs: tuple[Tensor | ArrayLike, ...] | Tensor | ArrayLike | Iterable[Any],
+    labels: ArrayLike | Tensor | None = None,
     *,
     optimizer: object = None,
     loss: object = None,
@@ -131,10 +131,11 @@ def which_norm(
     ----------
     module : nn.Module
         As in `diagnose`.
-    inputs : Tensor, array_like (a frame, say) or tuple of them
-        The module's argument or arguments, each with the samples as first axis.
-    labels : array_like of shape (N,) or (N, 1)
-        As in `diagnose`.
+    inputs : Tensor, array_like (a frame, say), tuple of them, or loader
+        The module's argument or arguments, each with the samples as first axis; or a loader of
+        batches (x, y).
+    labels : array_like of shape (N,) or (N, 1), optional
+        As in `diagnose`; left out beside a loader.
     optimizer : torch.optim.Optimizer, its class or its name, or several optimizers, optional
         What trained it: its own norm joins the table.
     loss : str, MarginLoss or callable, optional
