@@ -35,6 +35,7 @@ extensions = [
     "tables",
 ]
 exclude_patterns = ["_build", "_extensions", "_templates", "paper", "**.ipynb", "gallery/*.py"]
+exclude_patterns += ["sg_execution_times.rst", "gallery/sg_execution_times.rst"]  # of older builds
 templates_path = ["_templates"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3

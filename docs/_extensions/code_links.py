@@ -58,7 +58,7 @@ def escape_bars(app: Any, what: str, name: str, obj: Any, options: Any, lines: l
     indentation_of_formula: int | None = None
     for number, line in enumerate(lines):
         indentation = len(line) - len(line.lstrip())
-        if line.strip().startswith(".. math::"):
+        if line.strip().startswith(".. math::") or line.rstrip().endswith("::"):
             indentation_of_formula = indentation
             continue
         if line.strip() and indentation_of_formula is not None:
