@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -296,97 +296,149 @@ def min_norm(
     problem = interpolation_problem(X, y, norm, gates, groups, intercept)
     validation.check_number(tol, "tol", "(0, inf)")
     deadline = Deadline.asked(max_seconds)
-    n_samples, n_outputs = problem.Y.shape
-    coef = np.zeros(problem.norm_shape)
-    offsets = np.zeros(n_outputs)
-    alpha = np.zeros(problem.Y.shape)
-    method = "closed form"
-    iterations = 0
-    inconsistency = None
-    slack = 0.0
-
     with (
-        threads(threads_for(n_samples)),
+        threads(threads_for(len(problem.Y))),
         np.errstate(over="ignore", invalid="ignore", divide="ignore"),
     ):
-        if intercept:
-            offsets = problem.Y.mean(axis=0)
-            # Equal values: the mean of equal numbers may be rounded.
-            offsets = np.where((problem.Y == problem.Y[0]).all(axis=0), problem.Y[0], offsets)
-        if (problem.Y == offsets).all():
-            # Coefficients 0 interpolate.
-            lower = 0.0
-            upper = 0.0
-            residual = 0.0
-            status = InterpolationStatus.OPTIMAL
-        else:
-            equations = sort_equations(problem)
-            inconsistency = equations.inconsistency
-            tolerance = ROUNDING * float(np.abs(problem.Y).max())
-            # What no coefficients fit, where equations depend on each other: none up to rounding.
-            unfit = np.zeros_like(problem.Y)
-            dependent = inconsistency is not None or len(equations.undecided) > 0
-            if dependent:
-                unfit = _least_squares_residual(problem)
-            contradicts = bool(np.abs(unfit).max() > tolerance)
-            if inconsistency is not None and contradicts:
-                offsets = np.zeros(n_outputs)
-                lower = math.inf
-                upper = math.inf
-                residual = float(np.abs(problem.Y).max())
-                status = InterpolationStatus.INCONSISTENT
-                if inconsistency.multipliers is not None:
-                    alpha = _unit_multipliers(inconsistency, problem)
-            else:
-                solved = _solve(problem, equations, AIM * tol, deadline)
-                coef, offsets, alpha, method, iterations = solved
-                rest = residuals(problem, coef, offsets)
-                residual = float(rest.magnitude.max())
-                upper = math.inf
-                if not dependent:
-                    upper = upper_bound(problem, equations, coef, rest)
-                if not math.isfinite(upper) and residual <= tolerance:
-                    slack = residual
-                    upper = norm_bound(problem, coef)
-                lower = lower_bound(problem, alpha, slack)
-                if contradicts:
-                    lower = max(lower, lower_bound(problem, unfit))
-                    status = InterpolationStatus.NEARLY_INCONSISTENT
-                elif not relative_gap(lower, upper) <= tol:
-                    status = InterpolationStatus.INACCURATE
-                    if deadline.passed:
-                        status = InterpolationStatus.TIME_LIMIT
-                elif slack:
-                    status = InterpolationStatus.WITHIN_SLACK
-                else:
-                    status = InterpolationStatus.OPTIMAL
-    gap = relative_gap(lower, upper)
-    if upper == 0.0:
+        found = _interpolate(problem, tol, deadline)
+    gap = relative_gap(found.lower, found.upper)
+    if found.upper == 0.0:
         gap = 0.0
+    solved = found.solved
     return Interpolant(
-        coef=coef.reshape(problem.coef_shape),
-        intercept=float(offsets[0]) if problem.one_output else offsets,
-        alpha=alpha.reshape(problem.alpha_shape),
-        value=problem.norm.value(coef),
-        lower=lower,
-        upper=upper,
+        coef=solved.coef.reshape(problem.coef_shape),
+        intercept=float(solved.offsets[0]) if problem.one_output else solved.offsets,
+        alpha=solved.alpha.reshape(problem.alpha_shape),
+        value=problem.norm.value(solved.coef),
+        lower=found.lower,
+        upper=found.upper,
         gap=gap,
-        residual=residual,
-        slack=slack,
-        status=status,
-        method=method,
-        iterations=iterations,
+        residual=found.residual,
+        slack=found.slack,
+        status=found.status,
+        method=solved.method,
+        iterations=solved.iterations,
         seconds=time.perf_counter() - began,
-        inconsistency=inconsistency,
+        inconsistency=found.inconsistency,
         norm=problem.norm,
         gating=problem.gating,
     )
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Solved:
+    """Coefficients (K, M, D), offsets (K,) and multipliers (N, K) that a method found."""
+
+    coef: Array
+    offsets: Array
+    alpha: Array
+    method: str = "closed form"
+    iterations: int = 0
+
+    @classmethod
+    def nothing(cls, problem: InterpolationProblem) -> _Solved:
+        """Return zeros."""
+        offsets = np.zeros(problem.Y.shape[1])
+        return cls(
+            coef=np.zeros(problem.norm_shape), offsets=offsets, alpha=np.zeros(problem.Y.shape)
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Found:
+    """What a method found, with what is certified of it: attributes as of `Interpolant`."""
+
+    solved: _Solved
+    lower: float
+    upper: float
+    residual: float
+    status: InterpolationStatus
+    slack: float = 0.0
+    inconsistency: Inconsistency | None = None
+
+
+def _interpolate(problem: InterpolationProblem, tol: float, deadline: Deadline) -> _Found:
+    """Solve the problem, and certify what was found."""
+    nothing = _Solved.nothing(problem)
+
+    # --- Values that the coefficients 0 interpolate ----------------------------------------------
+    constant = nothing.offsets
+    if problem.intercept:
+        # Equal values: the mean of equal numbers may be rounded.
+        are_equal = (problem.Y == problem.Y[0]).all(axis=0)
+        constant = np.where(are_equal, problem.Y[0], problem.Y.mean(axis=0))
+    if (problem.Y == constant).all():
+        return _Found(
+            solved=replace(nothing, offsets=constant),
+            lower=0.0,
+            upper=0.0,
+            residual=0.0,
+            status=InterpolationStatus.OPTIMAL,
+        )
+
+    # --- Equations that contradict each other ----------------------------------------------------
+    equations = sort_equations(problem)
+    inconsistency = equations.inconsistency
+    largest = float(np.abs(problem.Y).max())
+    tolerance = ROUNDING * largest
+    dependent = inconsistency is not None or len(equations.undecided) > 0
+    # What no coefficients fit, where equations depend on each other: none up to rounding.
+    unfit = np.zeros_like(problem.Y)
+    if dependent:
+        unfit = _least_squares_residual(problem)
+    contradicts = bool(np.abs(unfit).max() > tolerance)
+    if inconsistency is not None and contradicts:
+        proof = nothing
+        if inconsistency.multipliers is not None:
+            proof = replace(nothing, alpha=_unit_multipliers(inconsistency, problem))
+        return _Found(
+            solved=proof,
+            lower=math.inf,
+            upper=math.inf,
+            residual=largest,
+            status=InterpolationStatus.INCONSISTENT,
+            inconsistency=inconsistency,
+        )
+
+    # --- Coefficients, and bounds on the smallest norm -------------------------------------------
+    solved = _solve(problem, equations, AIM * tol, deadline)
+    rest = residuals(problem, solved.coef, solved.offsets)
+    residual = float(rest.magnitude.max())
+    upper = math.inf
+    slack = 0.0
+    if not dependent:
+        upper = upper_bound(problem, equations, solved.coef, rest)
+    if not math.isfinite(upper) and residual <= tolerance:
+        slack = residual
+        upper = norm_bound(problem, solved.coef)
+    lower = lower_bound(problem, solved.alpha, slack)
+    if contradicts:
+        lower = max(lower, lower_bound(problem, unfit))
+
+    # --- How it ended ----------------------------------------------------------------------------
+    if contradicts:
+        status = InterpolationStatus.NEARLY_INCONSISTENT
+    elif relative_gap(lower, upper) <= tol:
+        status = InterpolationStatus.WITHIN_SLACK if slack else InterpolationStatus.OPTIMAL
+    elif deadline.passed:
+        status = InterpolationStatus.TIME_LIMIT
+    else:
+        status = InterpolationStatus.INACCURATE
+    return _Found(
+        solved=solved,
+        lower=lower,
+        upper=upper,
+        residual=residual,
+        status=status,
+        slack=slack,
+        inconsistency=inconsistency,
+    )
+
+
 def _solve(
     problem: InterpolationProblem, equations: Equations, tolerance: float, deadline: Deadline
-) -> tuple[Array, Array, Array, str, int]:
-    """Solve the independent equations: coefficients, offsets, multipliers, method, iterations."""
+) -> _Solved:
+    """Solve the independent equations."""
     index = equations.independent
     exponents = equations.exponents[index, None]
     rows = equations.inverse.A
@@ -427,7 +479,13 @@ def _solve(
     whole = np.zeros_like(problem.Y)
     whole[index] = np.ldexp(alpha, -exponents)
     coef = np.ldexp(zeta, exponent).reshape(problem.norm_shape)
-    return coef, np.ldexp(offsets, exponent), whole, point.method, point.iterations
+    return _Solved(
+        coef=coef,
+        offsets=np.ldexp(offsets, exponent),
+        alpha=whole,
+        method=point.method,
+        iterations=point.iterations,
+    )
 
 
 def _refined(A: Array, H: Array, R: Array, Y: Array, system: LinearSystem, zeta: Array) -> Array:
