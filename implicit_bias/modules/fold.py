@@ -41,7 +41,7 @@ from torch.utils.data import DataLoader
 from implicit_bias.modules.evaluate import as_arguments, as_inputs, as_module
 from implicit_bias.modules.loading import collected
 
-Norm: TypeAlias = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
+BatchNorm: TypeAlias = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 Convolution: TypeAlias = nn.Conv1d | nn.Conv2d | nn.Conv3d
 Layer: TypeAlias = nn.Linear | Convolution
 
@@ -88,7 +88,7 @@ def fold(module: nn.Module) -> nn.Module:
     >>> torch.allclose(folded(x), module(x), atol=1e-6), type(folded[1]).__name__
     (True, 'Identity')
     """
-    norms = {name: part for name, part in module.named_modules() if isinstance(part, Norm)}
+    norms = {name: part for name, part in module.named_modules() if isinstance(part, BatchNorm)}
     if not norms:
         raise FoldError("the module has no batch normalisation: there is nothing to fold")
     layers = _layers_before(module)
@@ -105,11 +105,7 @@ def fold(module: nn.Module) -> nn.Module:
                 "takes, so there is no layer to fold it into"
             )
         name_of_layer, layer = layers[name]
-        if is_parametrized(layer):
-            raise FoldError(
-                f"the weights of {name_of_layer!r} are computed by a parametrisation: take it off "
-                "with torch.nn.utils.parametrize.remove_parametrizations first"
-            )
+        _check_plain(name_of_layer, layer)
         if isinstance(layer, nn.Linear):
             fused: nn.Module = fuse_linear_bn_eval(layer, norm)
         else:
@@ -126,7 +122,7 @@ def _layers_before(module: nn.Module) -> dict[str, tuple[str, Layer]]:
     found = {}
     for node in graph.nodes:
         name = str(node.target)
-        if node.op != "call_module" or not isinstance(module.get_submodule(name), Norm):
+        if node.op != "call_module" or not isinstance(module.get_submodule(name), BatchNorm):
             continue
         before = node.args[0]
         if not isinstance(before, fx.Node) or before.op != "call_module":
@@ -137,6 +133,15 @@ def _layers_before(module: nn.Module) -> dict[str, tuple[str, Layer]]:
         if isinstance(layer, Layer) and called_once and len(before.users) == 1:
             found[name] = (name_before, layer)
     return found
+
+
+def _check_plain(name: str, part: nn.Module) -> None:
+    """Refuse a part whose weights are computed from others."""
+    if is_parametrized(part):
+        raise FoldError(
+            f"the weights of {name!r} are computed by a parametrisation: take it off with "
+            "torch.nn.utils.parametrize.remove_parametrizations first"
+        )
 
 
 def _replace(module: nn.Module, name: str, part: nn.Module) -> None:
@@ -220,11 +225,7 @@ def full_batch(
     copied = copy.deepcopy(module, dict(shared))
     statistics = _Statistics()
     for name, norm in norms.items():
-        if is_parametrized(norm):
-            raise FoldError(
-                f"the weights of {name!r} are computed by a parametrisation: take it off with "
-                "torch.nn.utils.parametrize.remove_parametrizations first"
-            )
+        _check_plain(name, norm)
         _replace(copied, name, _FullBatchNorm(norm, statistics))
 
     def measure(part: nn.Module, given: tuple[Any, ...]) -> None:
