@@ -12,7 +12,21 @@ from implicit_bias.base.validation import Array
 CONTRADICTION = 1e-9
 
 
-class Status(Enum):
+class WordedStatus(Enum):
+    """How something ended; each member's value is its message."""
+
+    @property
+    def message(self) -> str:
+        """One sentence for people."""
+        return str(self.value)
+
+    @property
+    def label(self) -> str:
+        """The name in lower-case words, for tables."""
+        return self.name.lower().replace("_", " ")
+
+
+class Status(WordedStatus):
     """How a solve ended; each member carries its message.
 
     Examples
@@ -46,16 +60,6 @@ class Status(Enum):
     def __reduce__(self) -> tuple[type[Status], tuple[str]]:
         """Rebuild from the value, for skops; pickle has another way for an Enum."""
         return Status, (self.value,)
-
-    @property
-    def message(self) -> str:
-        """One sentence for people."""
-        return self.value
-
-    @property
-    def label(self) -> str:
-        """The name in lower-case words, for tables."""
-        return self.name.lower().replace("_", " ")
 
     @property
     def inseparable(self) -> bool:

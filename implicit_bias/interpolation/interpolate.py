@@ -24,7 +24,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from enum import Enum
 
 import numpy as np
 import scipy.linalg
@@ -34,7 +33,7 @@ from implicit_bias.base import validation
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.threads import threads, threads_for
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.status import relative_gap
+from implicit_bias.bounds.status import WordedStatus, relative_gap
 from implicit_bias.interpolation.certificate import lower_bound, norm_bound, residuals, upper_bound
 from implicit_bias.interpolation.equations import Equations, Inconsistency, sort_equations
 from implicit_bias.interpolation.methods import solve_system
@@ -51,7 +50,7 @@ AIM = 1e-3
 ROUNDING = 1e-11
 
 
-class InterpolationStatus(Enum):
+class InterpolationStatus(WordedStatus):
     """How an interpolation ended; each member carries its message.
 
     Examples
@@ -77,16 +76,6 @@ class InterpolationStatus(Enum):
     )
     INACCURATE = "the certified gap exceeds the tolerance (scale the features to one size)"
     TIME_LIMIT = "the time limit came first"
-
-    @property
-    def message(self) -> str:
-        """One sentence for people."""
-        return self.value
-
-    @property
-    def label(self) -> str:
-        """The name in lower-case words, for tables."""
-        return self.name.lower().replace("_", " ")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
