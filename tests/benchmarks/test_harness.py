@@ -13,9 +13,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchmarks import catalogue, harness, page
-from benchmarks.__main__ import main
 from benchmarks.catalogue import Claim, Entry, Statement, Study
 from benchmarks.drawing import common_legend
+from benchmarks.former import main
 from benchmarks.harness import Experiment, Judged, Misuse, Options, Run, Verdict, option, whole
 from benchmarks.words import cells, decisive, markdown_table, wrapped
 from implicit_bias.datasets.files import DataError
@@ -302,7 +302,7 @@ def test_unknown_names_say_the_nearest(
 
 def test_listing_the_real_studies_imports_no_torch() -> None:
     code = (
-        "import sys; from benchmarks.__main__ import main; main([]); main(['speed']);"
+        "import sys; from benchmarks.former import main; main([]); main(['speed']);"
         "sys.exit(any(name in sys.modules for name in ('torch', 'pandas', 'matplotlib')))"
     )
     listed = python(code)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from benchmarks import catalogue, harness
-from benchmarks.__main__ import main
+from benchmarks.former import main
 from benchmarks.harness import Row
 from benchmarks.lippl2022 import as_published, draws, further_models, grids, released_training
 from benchmarks.lippl2022.cells import Models, Setting, compute

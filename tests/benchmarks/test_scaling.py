@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from benchmarks import catalogue, harness
-from benchmarks.__main__ import main
+from benchmarks.former import main
 from benchmarks.processes import Pipe, Process
 from benchmarks.speed import runs, scaling
 from implicit_bias import Status, solve

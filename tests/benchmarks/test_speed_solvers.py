@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from benchmarks import catalogue
-from benchmarks.__main__ import main
+from benchmarks.former import main
 from benchmarks.harness import Run, rows_of
 from benchmarks.speed import solvers
 from cases import separable

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from benchmarks import catalogue, harness
-from benchmarks.__main__ import main
+from benchmarks.former import main
 from benchmarks.speed import exact, stress
 from benchmarks.speed.runs import Renewed
 from cases import cloud, plain
