@@ -61,7 +61,9 @@ class Diagnosis:
         0.1 % of the weights, of which multipliers may combine several a sample: gradient descent
         ends on kinks, and torch differentiates one side alone. The same as ``gap`` without kinks.
     method : {"exact", "interior point", "level method", "stopped"}
-        How the multipliers were found; "stopped" is what was known at ``max_seconds``.
+        How the multipliers were found: "exact" by bounds that agree, the next two with bounds that
+        differ by rounding or at the method's own limits; "stopped" is what was known at
+        ``max_seconds``.
     margins : ndarray of shape (N,) or (N, K)
         Margins; inf at the labels, which have none.
     multipliers : ndarray of shape (N,) or (N, K)

@@ -202,7 +202,8 @@ class MultiplierSearch:
     ) -> Multipliers:
         """Solve on some pairs, bound the optimum over all of them, exchange pairs, and repeat.
 
-        The result's method is "exact" where both bounds agree, else "stopped".
+        The result's method is "exact" where both bounds agree, "stopped" where the deadline ended
+        the rounds, and else "interior point".
         """
         degree = tangent.degree
         # J has a row for each pair. In `kinks` it has a block of such rows for each of several
@@ -226,7 +227,7 @@ class MultiplierSearch:
         # that the first round counts as one in which it rose.
         ones = np.zeros(len(pairs))
         ones[joining] = 1.0
-        best = replace(tangent.judge(ones), lower=0.0, method="stopped")
+        best = replace(tangent.judge(ones), lower=0.0, method="interior point")
         broken = self.broken
         while True:
             began = time.perf_counter()
@@ -265,8 +266,11 @@ class MultiplierSearch:
             separated = np.isfinite(solution.certificate.upper)
             late = not deadline.allows(time.perf_counter() - began)
             if count <= 0 or late or not separated:
-                agree = best.upper <= (1.0 + max(2.0 * broken, self.agree)) * best.lower
-                return replace(best, method="exact") if agree else best
+                if best.upper <= (1.0 + max(2.0 * broken, self.agree)) * best.lower:
+                    return replace(best, method="exact")
+                if late:
+                    return replace(best, method="stopped")
+                return best  # rounding keeps the bounds apart
 
             # --- which rows stay: after a round in which the bound did not rise all of them, as a
             # row that left might only come back

@@ -156,8 +156,9 @@ class Multipliers:
     direction : Tensor of shape (P,)
         That w, with J w >= L.
     method : {"exact", "interior point", "level method", "stopped"}
-        How they were found. "exact" is the best there is, to rounding or a solver's 1e-10;
-        "stopped" is whatever was known when the time was up.
+        How they were found. "exact" is the best there is, to rounding or a solver's 1e-10. The next
+        two ended with bounds that differ: by rounding, at their own limits, or because the bounds
+        are as near as was asked for. "stopped" is whatever was known when the caller's time was up.
     """
 
     program: TangentProgram

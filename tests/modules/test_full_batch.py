@@ -148,6 +148,25 @@ def test_a_constant_channel_is_normalised_to_its_shift() -> None:
     assert all(bool(g.isfinite().all()) for g in gradients)
 
 
+def test_a_module_may_write_into_its_inputs() -> None:
+    """The statistics of a later pass are those of the data as they were given."""
+
+    class Doubled(nn.Sequential):
+        """Twice the inputs, in their place, through the layers."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            """Return scores."""
+            scores: Tensor = super().forward(x.mul_(2.0))
+            return scores
+
+    given = X.clone()
+    whole = ib.full_batch(Doubled(*mlp()), given)
+    first = whole(X[:3].clone())
+    torch.testing.assert_close(whole(X[:3].clone()), first)
+    torch.testing.assert_close(first, ib.full_batch(mlp(), 2.0 * X)(2.0 * X[:3]))
+    torch.testing.assert_close(given, X)
+
+
 def test_a_loader_and_single_precision() -> None:
     module = mlp().float()
     loader = DataLoader(TensorDataset(X, torch.zeros(14)), batch_size=4, shuffle=True)
