@@ -174,6 +174,7 @@ def test_a_refined_direction_solves_the_same_conditions(
 ) -> None:
     """Each refinement adds to the variables of the one before it, the offsets as well."""
     monkeypatch.setattr(ClassRowNewton, "negligible", 0.0)
+    monkeypatch.setattr(ClassRowNewton, "refinements", 2)
     problem = Problem(name, "rows")
     first, _ = derivatives(problem, problem.newton().direction(MU))
     for condition, value in problem.residuals(problem.point, MU).items():
