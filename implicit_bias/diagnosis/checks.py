@@ -27,10 +27,6 @@ from implicit_bias.modules.subject import (
 )
 from implicit_bias.norms.tensors import ParameterNorm
 
-# As many samples are looked at alone, where there are many times more.
-FIRST = 32
-MANY_TIMES = 16
-
 
 @pointing_to_the_page()
 def check(
@@ -117,20 +113,23 @@ def _refuse_on_first_samples(
     norms: tuple[ParameterNorm, ...],
     *,
     leading: bool,
+    first: int = 32,
+    many_times: int = 16,
 ) -> None:
-    """Refuse a module that is not homogeneous on its first samples, before it is given them all.
+    """Refuse a module that is not homogeneous on its ``first`` samples, before it gets them all.
 
     It is not homogeneous on all of them, either. Every other refusal is left to the whole data,
-    whose labels, say, these need not have.
+    whose labels, say, these need not have. With less than ``many_times`` as many samples nothing is
+    checked here.
     """
     arguments = as_arguments(inputs, module)
     labels = labels_as_array(labels)
     # Of few samples the whole check takes hardly longer.
-    if len(labels) < MANY_TIMES * FIRST or any(not one.ndim for one in arguments):
+    if len(labels) < many_times * first or any(not one.ndim for one in arguments):
         return
-    few = tuple(one[:FIRST] for one in arguments)
+    few = tuple(one[:first] for one in arguments)
     try:
-        gradients = margins_of(module, few, labels[:FIRST], norms=norms)
+        gradients = margins_of(module, few, labels[:first], norms=norms)
         names = gradients.shapes.keys() - without_gradient(gradients)
         Subject.of(gradients, names, leading=leading)
     # A subclass of ValueError, so it is caught first.
