@@ -127,6 +127,8 @@ class BoxTrace:
         gradients: dict[str, Tensor] = {}
         for step in steps:
             if step.parameter.grad is None:
+                # A tensor that this batch did not use: the optimizer leaves it, and its average
+                # decays.
                 gradients[step.name] = torch.zeros_like(step.parameter)
             else:
                 gradients[step.name] = step.parameter.grad
@@ -161,6 +163,7 @@ class BoxTrace:
                 "gap": smooth.gap,
                 "reached": smooth.reached,
                 "at_wall": smooth.at_wall,
+                # A weight has kept exp(-sum of eta lambda) of its start. The slowest tensor counts.
                 "decayed": -math.expm1(-min(self._decay_so_far.values())),
             }
         )

@@ -191,9 +191,12 @@ class NormTable:
         names = [row.norm for row in favoured]
         overlapping = [row.norm for row in self.rows if row.favoured is None]
         if favoured and not overlapping:
+            # Two names of one norm are no contradiction.
             if any(row.norm not in favoured[0].same for row in favoured[1:]):
                 return self._none(Code.SEVERAL_FAVOURED, most, most.factor, names)
             others = self._others(favoured[0])
+            # Noise of single samples may raise the margins in all norms. A preference shows by what
+            # it costs.
             at_a_cost = any(row.fell for row in others) or all(row.factor <= 1.0 for row in others)
             if not at_a_cost:
                 return self._none(Code.NO_MARGIN_FELL, favoured[0], favoured[0].factor)

@@ -124,6 +124,7 @@ class Recorder:
         check_flag(leading, "leading")
         Deadline.asked(max_seconds)
         self.module = as_module(module)
+        # A loader may shuffle or be slow: it is read once, not at each point.
         inputs, labels = collected(inputs, labels)
         self.gaps = gaps
         self.leading = leading
@@ -186,6 +187,7 @@ class Recorder:
             least = int(self.rows[-1]["step"]) + 1
         if step is None:
             step = least
+        # Steps rise, so that a table is a function of them.
         check_count(step, "step", least)
         started = time.perf_counter()
         with (
@@ -200,6 +202,8 @@ class Recorder:
             for name, norm in self.norms.items():
                 row[f"margin_{name}"] = subject.normalised_margin(norm)
                 if self.gaps:
+                    # Each norm has its share from now on: none waits for, or profits from, another
+                    # one.
                     deadline = Deadline.asked(self.max_seconds).sooner(1.0 / len(self.norms))
                     row |= self._gap(subject, norm, deadline)
             if self.limit is not None:
@@ -228,6 +232,8 @@ class Recorder:
         if not subject.separates:
             return math.nan
         norm = next(iter(self.norms.values()))
+        # The optimum depends on data, gates and norm, not on the weights: only the first point
+        # solves.
         found = in_function_space(
             subject.at_margin_1(norm), self.max_seconds, self._in_function_space
         )
@@ -284,6 +290,7 @@ class Recorder:
         [0.0, 0.447, 0.707]
         """
         listed = listed_checkpoints(checkpoints)
+        # The states are loaded into a copy: the caller's module keeps its values.
         copied = copy.deepcopy(as_module(module))
         # What counts of the module is judged at the end of the training.
         load_into(copied, listed[-1])

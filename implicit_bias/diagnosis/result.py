@@ -61,7 +61,9 @@ class Diagnosis:
         0.1 % of the weights, of which multipliers may combine several a sample: gradient descent
         ends on kinks, and torch differentiates one side alone. The same as ``gap`` without kinks.
     method : {"exact", "interior point", "level method", "stopped"}
-        How the multipliers were found; "stopped" is what was known at ``max_seconds``.
+        How the multipliers were found: "exact" by bounds that agree, the next two with bounds that
+        differ by rounding or at the method's own limits; "stopped" is what was known at
+        ``max_seconds``.
     margins : ndarray of shape (N,) or (N, K)
         Margins; inf at the labels, which have none.
     multipliers : ndarray of shape (N,) or (N, K)
@@ -176,6 +178,7 @@ class Diagnosis:
         for n in np.argsort(-shares, kind="stable")[: min(count, np.count_nonzero(shares))]:
             classes = ""
             if self.multipliers.ndim == 2:
+                # A sample's margin over its own class is inf.
                 own = self.margins[n].argmax()
                 classes = f"{own} against {self.multipliers[n].argmax()}"
             found.append((int(n), float(shares[n]), classes))
@@ -186,6 +189,8 @@ class Diagnosis:
         """Whether a KKT point is much nearer than the gradients at the weights say."""
         if self.gap <= Thresholds.at:
             return False
+        # Against the lower bound: the kinks shall explain the difference, not a search that ended
+        # early.
         return self.gap_across_kinks <= Thresholds.clearly_below * self.gap_lower
 
     @property
@@ -282,6 +287,7 @@ class Diagnosis:
         """
         standing, *others = self.findings
         cures = [standing.cure, *(finding.cure for finding in others if finding.code.blocks)]
+        # Advice on the rate is for trainings that nothing else keeps from the limit.
         if not any(cures):
             cures = [finding.cure for finding in others if finding.code.kind is Kind.RATE]
         return "\n".join(cure for cure in dict.fromkeys(cures) if cure)
@@ -303,6 +309,7 @@ class Diagnosis:
             if cure:
                 lines.append(cure)
                 break
+        # A cure may have lines for details, of which a verdict shows the first.
         return "\n".join(line.splitlines()[0] for line in lines)
 
     def __str__(self) -> str:

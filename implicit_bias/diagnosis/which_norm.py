@@ -214,6 +214,7 @@ def which_norm(
     own = ""
     if optimizer is not None:
         own = limit.norm.name
+        # A norm that was asked for by this name is the same one: the row is not there twice.
         geometries.setdefault(own, limit.norm)
     references = _as_references(reference)
     with one_thread_if_small(module, inputs), evaluating(module) as (module, modes):
@@ -234,6 +235,8 @@ def which_norm(
             degree=subject.degree,
         )
         conclusion = table.conclude()
+        # What is said of the leading part depends on the norm: that which is named, or else the
+        # first.
         about = geometries[conclusion.best or table.rows[0].norm]
         findings = (
             conclusion.why,
@@ -276,6 +279,7 @@ def _with_state_of(reference: Reference, module: nn.Module) -> nn.Module:
 
 def _reference(margins: Margins, subject: Subject) -> Subject:
     """Check that a reference can be measured as the module is."""
+    # With the module's own parameters and degree: other ones would make another norm.
     found = Subject.of(
         margins, subject.gradients.shapes, subject.degree, leading=subject.whole is not None
     )
@@ -306,6 +310,7 @@ def _rows(
         gaps = list[GapBounds]()
         margins = list[float]()
         for subject in subjects:
+            # Time that one search leaves is shared by those after it.
             gaps.append(_gap_bounds(subject, norm, deadline.sooner(1.0 / left)))
             margins.append(subject.normalised_margin(norm))
             left -= 1

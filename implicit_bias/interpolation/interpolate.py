@@ -44,8 +44,6 @@ from implicit_bias.norms.named import name_of
 from implicit_bias.problem import decision
 from implicit_bias.problem.gating import GateMatrix, Gating
 
-# A method aims at this share of the gap that is asked for: the certificate adds roundings.
-AIM = 1e-3
 # Residuals above this share of the values are no rounding.
 ROUNDING = 1e-11
 
@@ -346,8 +344,13 @@ class _Found:
     inconsistency: Inconsistency | None = None
 
 
-def _interpolate(problem: InterpolationProblem, tol: float, deadline: Deadline) -> _Found:
-    """Solve the problem, and certify what was found."""
+def _interpolate(
+    problem: InterpolationProblem, tol: float, deadline: Deadline, aim: float = 1e-3
+) -> _Found:
+    """Solve the problem, and certify what was found.
+
+    The method is asked for ``aim`` times the gap, because the certificate adds roundings.
+    """
     nothing = _Solved.nothing(problem)
 
     # --- Values that the coefficients 0 interpolate ----------------------------------------------
@@ -390,7 +393,7 @@ def _interpolate(problem: InterpolationProblem, tol: float, deadline: Deadline) 
         )
 
     # --- Coefficients, and bounds on the smallest norm -------------------------------------------
-    solved = _solve(problem, equations, AIM * tol, deadline)
+    solved = _solve(problem, equations, aim * tol, deadline)
     rest = residuals(problem, solved.coef, solved.offsets)
     residual = float(rest.magnitude.max())
     upper = math.inf

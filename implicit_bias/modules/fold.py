@@ -124,11 +124,14 @@ def _layers_before(module: nn.Module) -> dict[str, tuple[str, Layer]]:
         name = str(node.target)
         if node.op != "call_module" or not isinstance(module.get_submodule(name), BatchNorm):
             continue
+        # In the traced graph the layer in front is the call whose result is the argument.
         before = node.args[0]
         if not isinstance(before, fx.Node) or before.op != "call_module":
             continue
         name_before = str(before.target)
         layer = module.get_submodule(name_before)
+        # Folding changes the layer's output everywhere. So nothing but this normalisation may see
+        # it: the layer is called once, and its output has one user.
         called_once = calls[name] == 1 and calls[name_before] == 1
         if isinstance(layer, Layer) and called_once and len(before.users) == 1:
             found[name] = (name_before, layer)
@@ -290,6 +293,9 @@ class _FullBatchNorm(nn.Module):
             if shared.measuring:
                 shared.measured.append((mean, inverse))
         else:
+            # The passes of the data and of the samples call the normalisations in the same order,
+            # so the place in the list says which statistics are this call's: a normalisation that
+            # is called twice has two.
             mean, inverse = shared.measured[shared.used]
             shared.used += 1
         normalised = (x - mean.reshape(shape)) * inverse.reshape(shape)
@@ -306,6 +312,8 @@ class _FullBatchNorm(nn.Module):
         axes = (0, *range(2, x.ndim))
         mean = x.mean(axes)
         variance = x.var(axes, correction=0)
+        # Of a channel that is constant, rounding leaves a variance of about eps^2 times its square,
+        # and its inverse root would blow that noise up to size 1.
         least = (self.CONSTANT**2) * x.detach().square().mean(axes)
         is_constant = variance <= least
         # 1 where it is constant, so that its gradient is 0 and not NaN.

@@ -141,6 +141,7 @@ class Stationarity:
 
         1 - gap = (||w|| / ||theta||)^2, w the hard-margin SVM on the per-sample gradients.
         """
+        # Twice the duality gap of the head, over ||theta||^2.
         return self.residual**2 + 2.0 * self.slackness
 
     def measures(self) -> dict[str, float]:
@@ -330,6 +331,8 @@ def certify_network(
             "a classifier pass classifier.network_; for another torch module use stationarity"
         )
     check_flag(multipliers, "multipliers")
+    # The convex program of the module's head: the gates of the network as they are now, with its
+    # readout and hidden weights multiplied to coefficients zeta_h = w_h W_h.
     problem = network.architecture().problem(X, y, classes=network.classes)
     coef = network.coef()
     units = network.unit_groups()
@@ -341,6 +344,8 @@ def certify_network(
     if multipliers:
         try:
             measures = stationarity(network, network.prepare(X), problem.y)
+        # A readout bias, or a sample that is not classified yet: the upper bound and that by alpha
+        # hold all the same.
         except (HomogeneityError, SeparationError) as error:
             obstacle = str(error)
         else:
@@ -416,5 +421,6 @@ def balance(network: Network) -> float:
 
 def active_units(norms: Array) -> NDArray[np.bool_]:
     """Which units have at least 1 % of the largest norm, of the norms (H,) of all."""
+    # Where all norms are 0, each one is 1 % of the largest.
     active: NDArray[np.bool_] = (norms > 0) & (norms >= 0.01 * norms.max())
     return active

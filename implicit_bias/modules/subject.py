@@ -110,6 +110,7 @@ def margins_of(
             "the module's outputs contain NaN or infinity, though its trained weights are "
             "finite: start from smaller weights"
         )
+    # A norm that names other parts than the module has would fail within a search, minutes later.
     for norm in norms:
         check_parts(norm, gradients.shapes)
     return gradients
@@ -179,6 +180,7 @@ def without_gradient(gradients: Margins) -> tuple[str, ...]:
     for name, part in theta.items():
         shown[name] = part if part.any() else evaluate.drawn_like(part)
     v = gradients.parameters(gradients.combine(gradients.flat(shown), weights))
+    # An unused parameter of value 0 adds nothing to ||theta||: it may count or not.
     return tuple(name for name, part in v.items() if theta[name].any() and not part.any())
 
 
@@ -233,6 +235,8 @@ class Subject:
             derivatives in torch.
         """
         if names is None:
+            # A parameter without a gradient is never moved. As a variable it would add its size to
+            # ||theta||, and a gap that no training can close.
             names = gradients.shapes.keys() - without_gradient(gradients)
         if not names:
             raise ValueError(NOTHING_TRAINED)
@@ -253,6 +257,8 @@ class Subject:
 
     def reread(self, module: nn.Module) -> Subject:
         """Return the same module, or a copy of it, with the parameters that it has by now."""
+        # The leading part was found at a scale that may not do for the new parameters: the module
+        # itself is read, and the part is found anew.
         leading = self.whole is not None
         return self.known(self.itself.gradients.reread(module), self.degree, leading=leading)
 
@@ -281,6 +287,7 @@ class Subject:
         if self.degree > 1.0 + homogeneity.HOMOGENEITY_TOLERANCE:
             return False
         # q(a + b) = q(a) + q(b) at random a and b.
+        # Degree 1 alone does not do: max(<w, x>, 0) has it, too.
         first = evaluate.drawn_like(self.gradients.theta, 0)
         second = evaluate.drawn_like(self.gradients.theta, 1)
         of_both = self.gradients.margins(first + second)
@@ -313,6 +320,7 @@ class Subject:
     @property
     def wrong(self) -> NDArray[np.int64]:
         """Samples that have a margin that is not positive."""
+        # Not `<= 0`, which would count a margin that is NaN as right.
         return np.unique(self.gradients.pairs.samples[~(self.margins > 0)])
 
     def normalised_margin(self, norm: ParameterNorm) -> float:
@@ -352,6 +360,8 @@ class Subject:
 
     def _why_not_separating(self) -> str:
         """Say which margins are not positive, and what to do."""
+        # The narrowest cause comes first: outputs of 0, then samples that only the leading part
+        # gets wrong, then training that has not separated the samples yet.
         if not self.margins.any():
             return (
                 "all margins are 0, so no scaling of the module has margin 1: are all its units "

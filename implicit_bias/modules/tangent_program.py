@@ -128,6 +128,7 @@ class TangentProgram:
         """
         # With the least of J w positive, (L / least) w satisfies J w >= L.
         least = float(slopes.min())
+        # Otherwise no multiple of w is feasible. NaN is refused, too.
         if not least > 0:
             return found
         feasible = (self.degree / least) * w
@@ -156,8 +157,9 @@ class Multipliers:
     direction : Tensor of shape (P,)
         That w, with J w >= L.
     method : {"exact", "interior point", "level method", "stopped"}
-        How they were found. "exact" is the best there is, to rounding or a solver's 1e-10;
-        "stopped" is whatever was known when the time was up.
+        How they were found. "exact" is the best there is, to rounding or a solver's 1e-10. The next
+        two ended with bounds that differ: by rounding, at their own limits, or because the bounds
+        are as near as was asked for. "stopped" is whatever was known when the caller's time was up.
     """
 
     program: TangentProgram
@@ -175,6 +177,7 @@ class Multipliers:
         """
         if found.lower <= self.lower:
             return self
+        # The method is that of the search, which ends as it ends whichever weights were best.
         return replace(found, upper=self.upper, direction=self.direction, method=self.method)
 
     @property
@@ -185,6 +188,8 @@ class Multipliers:
     @property
     def gap_lower(self) -> float:
         """A lower bound on the gap of the best multipliers there are."""
+        # Both bounds agree up to a solver's 1e-10. The difference of their squares would be that
+        # noise.
         if self.method == "exact":
             return self.gap
         # (3) with the upper bound in the place of the optimum.

@@ -108,6 +108,7 @@ def write_report(
     described = train
     if described is None:
         described = evaluation
+    # Figures of an earlier report may have other names than those of this one.
     earlier = set((folder / "figures").glob("*.[ps][nv]g"))
     with style():
         drawn = sections(comparison, described)
@@ -157,6 +158,7 @@ def report_on(
 
     # No file is overwritten that belongs to no report.
     page = Path(folder) / "report.html"
+    # A folder with a page of this package is a report of it, and may be replaced as a whole.
     if not (page.is_file() and GENERATOR in page.read_text("utf-8", errors="replace")):
         others = [name for name in WRITTEN if (Path(folder) / name).exists()]
         if others:

@@ -113,6 +113,8 @@ def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
     differences = pd.DataFrame(_differences(comparison))
     if not differences.empty:
         notes = [WORDS["notes"]["paired"]]
+        # The note explains a contradiction that a reader may see: an interval without 0, and no
+        # decision.
         if differences["left_open"].any():
             notes.append(WORDS["notes"]["not_decided"])
         found += [
@@ -138,6 +140,7 @@ def _table(caption: str, frame: pd.DataFrame, notes: Iterable[str] = ()) -> Tabl
     """Lay out a frame in the columns of words.toml, without those of which nothing is known."""
     columns = []
     for key in WORDS["tables"][caption]:
+        # A column of unknowns would only ask what it means.
         if key in frame and frame[key].notna().any():
             # words.toml has kind and meaning, and a heading where the key does not serve as one.
             words = {"heading": key.replace("_", " ")} | WORDS["columns"][key]
@@ -210,6 +213,7 @@ def _errors_by_class(comparison: Comparison, names: Sequence[str]) -> list[dict[
     rows = []
     for model in comparison.predicting:
         for label, name in zip(comparison.classes, names, strict=True):
+            # A class without test samples has no recall.
             wrong = model.wrong[comparison.y == label]
             if len(wrong) == 0:
                 continue

@@ -203,6 +203,7 @@ class Solution(Start):
         alpha = np.zeros((n_samples, *self.alpha.shape[1:]))
         alpha[kept] = self.alpha
         stats = self.stats
+        # It names samples, which have other numbers among all.
         if stats.conflict is not None:
             stats = replace(stats, conflict=find_conflict(self.problem, kept))
         return replace(self, alpha=alpha, support=kept[self.support], stats=stats)
@@ -300,6 +301,7 @@ def check_start(problem: MarginProblem, start: Start | None) -> None:
             f"start has dual variables of shape {start.alpha.shape}, the problem of "
             f"{problem.alpha_shape}: it needs the same classes"
         )
+    # A start with fewer samples is one of growing data: the rest begin at alpha = 0.
     if len(start.alpha) > problem.n_samples or len(start.group_norms) != problem.n_groups:
         raise ValueError(
             f"start has {len(start.alpha)} samples and {len(start.group_norms)} groups, the "
@@ -382,4 +384,6 @@ class ExternalSolver(Solver):
         """Return the seconds that a program of so many entries may take; None is no limit."""
         if self.max_seconds is not None:
             return self.max_seconds
+        # Only small programs get a limit that nobody asked for: there more time means that the
+        # solver cycles. Of a large one nobody knows how long it takes.
         return self.patience if n_entries <= self.few_entries else None

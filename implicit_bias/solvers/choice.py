@@ -108,6 +108,7 @@ class FallBack:
             other = "feature-space"
         elif len(problem.constraints) <= INTERIOR_POINT_LIMIT:
             other = "interior-point"
+        # The same method on the same numbers fails again.
         if other == failed:
             return None
         return other
@@ -178,6 +179,7 @@ def choose(problem: MarginProblem) -> Choice:
     if not is_native(problem):
         if _sums_maxima(problem):
             return Choice("highs", "a norm of maxima is a linear program")
+        # The norm has to have an atom in CVXPY, which is seen when the program is formulated.
         return Choice(FALL_BACK.conic(problem), "a norm that no native method takes")
     seconds = costs.estimates(problem)
     best = min(seconds, key=lambda name: seconds[name])
@@ -216,6 +218,8 @@ def _semidefinite_entries(problem: MarginProblem) -> int:
         norm = norm.norm
     if norm not in (norms.Nuclear(), norms.Spectral()):
         return 0
+    # A symmetric matrix has n (n + 1) / 2 entries, and an interior point factorises a matrix of
+    # that order.
     return int((orders * (orders + 1) // 2).sum())
 
 

@@ -205,10 +205,13 @@ class CvxpySolver(ExternalSolver):
             status = Status.TIME_LIMIT
         elif said == cp.USER_LIMIT or iterations >= limit:
             status = Status.ITERATION_LIMIT
+        # The certificate of another library is not read: `gordan` finds alpha that the package can
+        # verify. A soft margin is always feasible.
         if problem.hard_margin and said in NO_SOLUTION:
             alpha = gordan(problem, problem.constraints, deadline)
             answer = replace(answer, alpha=alpha)
             status = Status.NOT_SEPARABLE
+        # Also of an inaccurate solution, or of the iterate at a limit: any numbers bound something.
         elif all(variable.value is not None for variable in program.variables()):
             answer = read()
         return Candidate(**vars(answer), status=status, iterations=iterations, detail=said)
@@ -242,6 +245,7 @@ class CvxpySolver(ExternalSolver):
         reached = margins >= 1
 
         def read() -> Answer:
+            # Solvers return multipliers that are negative by their tolerance.
             multipliers = np.maximum(reached.dual_value, 0.0)
             if quadratic:  # the multipliers of ||zeta||^2 / 2 are ||zeta|| alpha
                 tiny = float(np.finfo(np.float64).tiny)
@@ -306,12 +310,14 @@ def interpolate(
     zeta = cp.Variable(K * A.shape[1])
     equations = A @ cp.reshape(zeta, (K, A.shape[1]), order="C").T == Y
     program = cp.Problem(cp.Minimize(norm.atom(zeta, shape, cp)), [equations])
+    # Clarabel has more digits; SCS takes cones that are too large for it.
     for name in ("clarabel", "scs"):
         try:
             BACKENDS[name].solve(program, max(tolerance, 1e-10), deadline.left)
         except cp.SolverError:
             continue
         if zeta.value is not None and equations.dual_value is not None:
+            # CVXPY adds dual_value times (A zeta - Y) to the objective: alpha has the other sign.
             alpha = -np.asarray(equations.dual_value).reshape(Y.shape)
             iterations = int(program.solver_stats.num_iters or 0)
             return zeta.value.reshape(K, A.shape[1]), alpha, name, iterations

@@ -133,6 +133,7 @@ def follow(
             except TimeoutError:
                 status = Status.TIME_LIMIT
             except run.trouble as error:
+                # A ValueError of the arithmetic is trouble, this one is the caller's.
                 if isinstance(error, UnsuitableError):
                     raise
                 run.detail = f"{type(error).__name__}: {error}"
@@ -146,6 +147,7 @@ def follow(
                     status = Status.TIME_LIMIT
                 elif len(history) >= limit:
                     status = Status.ITERATION_LIMIT
+    # Ctrl-C ends a solve as a limit does: hours of work leave their bounds.
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     assert status is not None
@@ -222,6 +224,8 @@ class NativeSolver(base.Solver):
                 deadline=deadline,
                 mode=torch.inference_mode,  # small steps take a tenth less time
             )
+        # A method that left the range of float64 may still have proven one of the bounds: each half
+        # is kept if it is finite.
         found = finite(problem, found)
         return replace(found, coef=found.coef.reshape(problem.coef_shape))
 

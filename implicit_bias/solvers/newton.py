@@ -152,6 +152,7 @@ class Newton(ABC, Generic[AnyCone]):
         if self.drifts is not None:
             drift, drift_by_mu = self.drifts
             imbalance = imbalance + drift.imbalance + mu * drift_by_mu.imbalance
+        # What is left are the equations of the head, which each system solves in its own space.
         alpha, beta, change, U = self.changes(right, imbalance, mu, predictor, weight)
         # Back substitution: s alpha and xi w change as asked for, and w by what its box loses.
         s = (s_alpha - p.s * alpha) / p.alpha
@@ -176,6 +177,7 @@ class RowNewton(Newton[AnyCone]):
         """
         p = self.point
         # The diagonal of D, and its blocks where several rows share a box.
+        # A loose box, w far above xi, adds nothing: its row is as one of a hard margin.
         box = p.xi / p.w
         diagonal = p.s / p.alpha
         if self.boxes.index is None:
@@ -191,6 +193,8 @@ class RowNewton(Newton[AnyCone]):
         # A = L L'; the Schur complement of the border is slack + H' H with H = L^-1 [border, e].
         self.L = factor(matrix)
         self.H = torch.linalg.solve_triangular(self.L, torch.hstack([border, self.e]), upper=False)
+        # A sum of squares, so it is definite whatever rounding does to A. It is empty where there
+        # is neither a border nor an offset.
         self.schur = self.H.T @ self.H
         self.schur.diagonal()[: len(slack)] += slack
         if len(self.schur):
@@ -296,6 +300,8 @@ class FixedRadiusRowNewton(ClassRowNewton[NuclearCone]):
         beta = torch.zeros_like(imbalance)
         U = cone.V_residual
         for refinement in range(self.refinements):
+            # The residual is computed by products with Phi, not with A: what the matrix A has lost
+            # in forming Phi K Phi' the refinement brings back.
             margins = cone.apply(right_of_cone.conjugate + cone.times_K(U))
             residual = right - margins - self.times_D(alpha, beta)
             if refinement > 0 and residual.norm() <= self.negligible * right.norm():
@@ -469,6 +475,7 @@ class FeatureNewton(Newton[FeatureCone]):
         for refinement in range(self.refinements):
             of_alpha = self.at_unknowns(phi.adjoint(alpha))
             residual = whole + torch.cat([of_alpha, e.T @ alpha])
+            # Of the offsets the matrix has no part of its own.
             residual[:size] -= self.cone_matrix.times(x[:size])
             # Twenty times as fast as torch.cholesky_solve, of one right-hand side.
             half = torch.linalg.solve_triangular(self.L, residual[:, None], upper=False)

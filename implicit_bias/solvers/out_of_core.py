@@ -305,6 +305,7 @@ class _BlockRounds(Rounds):
         """Solve on the working set, and pass over all data."""
         self.problem = self.problem_on(self.working)
         inner = self.inner_share * self.tolerance
+        # "auto" again: the working set is an ordinary problem in memory, with all the fall-backs.
         found = solve(self.problem, tol=inner, max_seconds=self.deadline.left)
         self.found = found
         if found.certificate.lower > self.lower:
@@ -312,6 +313,8 @@ class _BlockRounds(Rounds):
             support = self.rows[found.support]
             dual_norms = found.certificate.dual_norms
             self.proof = _LowerBound(self.working, self.problem, dual_norms, support)
+        # If these samples are not separable, neither are all. Coefficients without a margin price
+        # nothing.
         if found.status.inseparable or not np.isfinite(found.certificate.upper):
             self.ended = found.status
             return None
@@ -334,6 +337,8 @@ class _BlockRounds(Rounds):
             count=max(self.policy.first_size, len(self.working)),
             deadline=self.deadline,
         )
+        # The smallest margin as a real number, rounding subtracted: zeta over it has margin 1 on
+        # all samples, and its norm, rounded up, is a bound.
         if priced.at_least > 0:
             norm = self.problem.norm.value_bound(coef.reshape(self.problem.norm_shape))
             upper = up(norm / priced.at_least)
@@ -354,7 +359,10 @@ class _BlockRounds(Rounds):
                 members = np.flatnonzero(self.working.y == label)
                 clear[members[np.argmin(margins[members])]] = False
         kept = self.staying(clear)
+        # Rows of the working set may miss margin 1 by the inner tolerance.
         joining = self.violators.take(~np.isin(self.violators.index, self.rows))
+        # Nothing outside violates, and the gap is still too large: the inner solve did not reach
+        # its tolerance.
         if len(joining) == 0:
             return Status.NUMERICAL_TROUBLE
         room = self.policy.room(len(self.rows), len(kept), self.most_rows)
@@ -535,8 +543,10 @@ class Blocks:
             )
         sizes = X.chunks[0]
         inputs = X.to_delayed().ravel()
+        # Cut where the inputs are cut, so that a block has both.
         labels = y.rechunk((sizes,)).to_delayed().ravel()
         starts = np.cumsum(sizes) - sizes
+        # Dask's filters leave chunks without rows, which have no smallest margin.
         parts = [(inputs[b], labels[b], int(starts[b])) for b, size in enumerate(sizes) if size > 0]
         return cls(parts, n_samples, n_features)
 
@@ -644,6 +654,8 @@ def _sample_block(X: NDArray[Any], y: NDArray[Any], start: int, count: int) -> S
     """Return rows of a block, as many of each label as of the others where it has them."""
     inputs = validation.as_finite(X, "X", 2)
     labels = validation.as_finite(y, "y", 1)
+    # Data sorted by label have blocks of one label only: each block gives its share of rows all the
+    # same.
     places = spread(labels, -(-count // len(np.unique(labels))))
     return SomeRows(start + places, inputs[places], labels[places])
 

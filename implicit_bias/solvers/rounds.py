@@ -127,6 +127,8 @@ class Rounds(Run):
 
     def improve_lower(self, lower: float, alpha: Array) -> None:
         """Take over dual variables with this lower bound, if they are as good as any."""
+        # Equal ones count: the first bound of a run may be 0, and what has it is the answer until
+        # then.
         if lower >= self.lower:
             self.lower = lower
             self.best = replace(self.best, alpha=alpha)

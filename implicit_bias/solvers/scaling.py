@@ -129,6 +129,8 @@ class ScaledProblem:
         problem = layout.problem
         norms = layout.norms
         # Sigma stands in for the norm of a row whose features are 0.
+        # Rows are divided by their own norms, which then are in b. The common sigma only sets the
+        # unit of zeta, so that b is about 1.
         self.scale = float(np.sqrt(np.mean(norms**2))) or 1.0  # sigma
         self.nu = self.tensor(np.where(norms > 0, norms, self.scale))
         self.b = self.scale / self.nu
@@ -143,6 +145,8 @@ class ScaledProblem:
         self.box_C = self.C
         if self.soft and not layout.signed:
             self.boxes = Boxes(self.index(layout.place))
+            # All pairs of a sample have one nu, because their features have the same norm: any of
+            # them has the C nu of the box.
             self.box_C = self.C[self.index(layout.first)]
         self.n_boxes = 0
         if self.soft:
@@ -172,6 +176,7 @@ class ScaledProblem:
     @property
     def balance_tolerance(self) -> float:
         """Share of e' alpha that rounding alone may leave."""
+        # Errors of a sum of n products grow like the root of n; 100 leaves room for those of alpha.
         return 100.0 * len(self.b) ** 0.5 * float(torch.finfo(self.dtype).eps)
 
     def offset(self, start: Start | None = None) -> Tensor:
@@ -192,6 +197,7 @@ class ScaledProblem:
     def start_alpha(self, start: Start) -> Tensor:
         """Return the dual variables of a start, (P,): samples that it lacks have 0."""
         layout = self.layout
+        # A start of fewer samples is padded with zeros; each cone moves them inside.
         whole = np.zeros(layout.problem.alpha_shape)
         whole[: len(start.alpha)] = start.alpha
         return self.tensor(layout.rows.values(whole)) * self.nu
@@ -207,6 +213,8 @@ class ScaledProblem:
         if not self.n_offsets:
             return alpha
         if not self.layout.signed:
+            # With several offsets the classes' sums depend on each other, which `repaired` solves
+            # for.
             whole = repaired(self.layout.problem, self.alpha(alpha))
             return self.tensor(self.layout.rows.values(whole)) * self.nu
         # The class with the larger sum is scaled down: alpha stay within their boxes.
@@ -440,6 +448,8 @@ class Layout:
         place = first
         label_norm = 1.0
         if rows.width > 1:  # a sample has several rows, with label vectors e_{y_n} - e_k
+            # Inputs are held once a sample, however many rivals it has: `place` leads from rows to
+            # them.
             _, first, place = np.unique(rows.samples, return_index=True, return_inverse=True)
             label_norm = 2.0**0.5
         norms = label_norm * features.norms[rows.samples]

@@ -139,7 +139,7 @@ class _WorkingRows(RowRounds):
         from_start = self.margins.any() and np.isfinite(self.margins).all()
         if rows.width == 1 and not from_start:
             # With two classes, samples of small margins by V are no better a choice than any.
-            self.rows = spread(rows.owners, size // rows.n_classes)
+            self.rows = spread(rows.owners, max(1, size // rows.n_classes))
             return
         if not from_start:
             V = problem.dual_vectors(rows.equal_alpha())

@@ -21,6 +21,8 @@ def margin_plots(
         label = "smallest margin of a sample / norm"
     number = 0
     for models in comparison.programs():
+        # Margins that are all 0 are those of weights 0: their histogram is one bar, and its bins
+        # have no width.
         shown = {}
         for model in models:
             if model.has_predictor and model.known_margin.margins.any():
@@ -34,6 +36,7 @@ def margin_plots(
                 covered.append(np.array([margin.largest_margin]))
         all_values = np.concatenate(covered)
         edges = np.linspace(all_values.min(), all_values.max(), n_bins + 1)
+        # One scale of counts for all models of a problem, so that the panels compare at a glance.
         highest = 0
         for margin in shown.values():
             highest = max(highest, np.histogram(margin.margins, edges)[0].max())

@@ -37,6 +37,7 @@ def sections(comparison: Comparison, train: Dataset) -> list[Section]:
     facts = {"margin": margin_words(train), "classes": class_note(train)}
     drawn = []
     for name, plots in plots_of.items():
+        # Each generator draws only what it has data for; a section without figures has no heading.
         shown = tuple(plots)
         if shown:
             words = WORDS["sections"][name]
