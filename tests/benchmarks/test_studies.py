@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import catalogue, harness, page, sizes
+from benchmarks import bench, catalogue, harness, page, sizes
 from benchmarks.catalogue import Entry, Study
 from pages import check_page
 
@@ -31,7 +31,7 @@ each_study = pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.n
 
 def test_the_index_links_every_study() -> None:
     text = (catalogue.HOME / "README.md").read_text("utf-8")
-    names = {study.name for study in STUDIES}
+    names = {study.name for study in STUDIES} | set(bench.studies())
     assert set(re.findall(r"\((\w+)/README\.md\)", text)) == names
 
 
@@ -82,7 +82,7 @@ def test_quick_version(study: Study, entry: Entry, tmp_path: Path) -> None:
     assert expected in (None, experiment.verdict(frame))
 
 
-@pytest.mark.parametrize("name", ["infinite_width", "optimizers"])
+@pytest.mark.parametrize("name", ["optimizers"])
 def test_kept_tables_are_of_the_default_sizes(name: str) -> None:
     study = catalogue.study(name)
     for entry in study.experiments:
