@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from benchmarks.sizes import log_spaced
 from implicit_bias.base.validation import Array
 from implicit_bias.networks import ReLUNetwork
 
@@ -39,6 +38,11 @@ def clusters(k: int, n: int, seed: int, *, n_features: int = 3) -> tuple[Array, 
     spread = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
     noise = rng.uniform(-0.5, 0.5, (n, n_features - 3))
     return np.column_stack([np.ones(n), centre + spread, noise]), labels[cluster]
+
+
+def log_spaced(last: int, points: int) -> NDArray[np.int64]:
+    """Return steps about evenly spaced in the logarithm, each once; of one point, the last step."""
+    return np.unique(np.geomspace(last, 1, points).round().astype(np.int64))
 
 
 def weights_of(network: ReLUNetwork) -> tuple[Array, Array]:
@@ -102,14 +106,14 @@ def train(
     seed : int
         Of the standard normal weights at the start.
     n_points : int
-        Points of the history, about evenly spaced on a logarithmic axis.
+        Points of the history, about evenly spaced on a logarithmic axis; the last step is one.
     """
     rng = torch.Generator().manual_seed(seed)
     inputs, labels = torch.tensor(X, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)
     B, n, D = inputs.shape
     first = torch.randn(B, width, D, generator=rng)
     readout = torch.randn(B, width, 1, generator=rng)
-    kept = np.array(log_spaced(n_steps, n_points))
+    kept = log_spaced(n_steps, n_points)
     # The networks do not interact; as many are trained together as the processor's cache holds.
     together = max(1, CACHED_ENTRIES // (n * width))
     margins = []

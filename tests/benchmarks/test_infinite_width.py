@@ -1,46 +1,20 @@
 """The study of infinite width: data, training and what each experiment measures."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import catalogue, harness, page
-from benchmarks.infinite_width import (
-    certified,
-    convex_reformulations,
-    escape,
-    live_and_frozen,
-    pictures,
+from benchmarks.infinite_width import live_and_frozen, margin_reached, plane
+from benchmarks.infinite_width.clusters import (
+    CACHED_ENTRIES,
+    Trained,
+    clusters,
+    log_spaced,
+    train,
 )
-from benchmarks.infinite_width.clusters import CACHED_ENTRIES, Trained, clusters, train
 from implicit_bias import MarginProblem, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.infinite_width import certify, max_margin
-
-STUDY = catalogue.study("infinite_width")
-
-
-@pytest.mark.slow
-def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
-    """What is kept of some settings comes first; other sizes start anew."""
-    entry = STUDY.entry("neurons")
-    experiment = harness.load(STUDY, entry)
-
-    def run(kept: pd.DataFrame, *, quick: bool) -> harness.Run[harness.Options]:
-        return harness.Run(
-            quick=quick, options=harness.Options(), kept=kept, file=tmp_path, say=lambda _: None
-        )
-
-    first, second, *_ = experiment.measure(run(pd.DataFrame(), quick=True))
-    assert first.attrs["done"] == 1
-    again = next(experiment.measure(run(first, quick=True)))
-    kept = [name for name in second if name != "seconds"]
-    pd.testing.assert_frame_equal(again[kept], second[kept])
-    assert again.attrs["done"] == 2
-    assert next(experiment.measure(run(first, quick=False))).attrs["done"] == 1
-    assert "so far: 1 of 4" in page.findings(page.Result(STUDY, entry, first))
 
 
 def test_clusters_as_published() -> None:
@@ -103,62 +77,59 @@ def test_gates_that_cannot_separate() -> None:
 
 @pytest.mark.slow
 def test_frozen_gates_of_all_cells_bound_the_live_norm() -> None:
-    sizes = live_and_frozen.QUICK
-    frame = pd.DataFrame(
-        row
-        for each in live_and_frozen.settings(sizes)
-        for row in live_and_frozen.rows(sizes, **each)
-    )
-    everything = frame[frame["gates"] == "all cells"]
+    frame = pd.concat(part.measured() for part in live_and_frozen.measure(quick=True))
+    everything = frame[frame["gates"] == live_and_frozen.ALL]
     assert (everything["ratio"] > 1).all()
-    optimum = frame[frame["gates"] == "gates of the optimum"]
+    optimum = frame[frame["gates"] == live_and_frozen.OPTIMAL]
     assert (optimum["ratio"] > 1 - 1e-3).all()
     in_cones = frame[frame["gates"] == live_and_frozen.IN_CONES]
     assert len(in_cones) == len(everything)
     np.testing.assert_allclose(in_cones["ratio"], 1.0, rtol=1e-4)
 
 
-def test_a_plane_is_read_back_as_it_was() -> None:
+def test_steps_are_spaced_and_end_with_the_last() -> None:
+    assert log_spaced(500, 1).tolist() == [500]
+    steps = log_spaced(50_000, 40)
+    assert (steps[0], steps[-1]) == (1, 50_000)
+    assert (np.diff(steps) > 0).all()
+
+
+def test_shares_are_margins_over_the_certified_maximum() -> None:
+    rows = list(margin_reached.published("published", 16, 2, 8, 200, 5, 2))
+    assert {row["draw"] for row in rows} == {0, 1}
+    X, y = (np.stack(arrays) for arrays in zip(*(clusters(2, 16, d) for d in (0, 1)), strict=True))
+    trained = train(X, y, 8, 200, seed=8, n_points=5)
+    for draw in (0, 1):
+        best = max_margin(*clusters(2, 16, draw))
+        last = [row for row in rows if row["draw"] == draw][-1]
+        assert last["step"] == 200
+        norm = best.certificate.upper
+        assert last["share"] == pytest.approx(y_margin(trained, X, y, draw) * norm, rel=1e-6)
+        assert last["neurons"] == len(best.coef)
+
+
+def test_a_network_that_separates_nothing_gains_what_the_other_reaches() -> None:
+    shares = {"published": [-3.0, 0.5], "accelerated": [0.8, 0.4]}
+    rows = [
+        {"method": method, "samples": 16, "draw": draw, "share": share, "k": 4, "width": 8}
+        | {"step": 9, "steps": 9}
+        for method, found in shares.items()
+        for draw, share in enumerate(found)
+    ]
+    found = margin_reached.by_accelerated_steps(pd.DataFrame(rows))
+    assert found["gained"].mean == pytest.approx((0.8 - 0.1) / 2)
+    assert (found["ahead"], found["draws"]) == (1, 2)
+
+
+def test_a_picture_has_the_values_of_the_plane() -> None:
     X, y = clusters(2, 24, 0)
     best = max_margin(X, y)
-    plane = pictures.Plane.of(X, y, best.decision, best.directions, best.coef)
-    values = plane.values.reshape(pictures.GRID, pictures.GRID)
+    predictor = plane.Predictor(best.decision, "", best.directions, best.coef)
+    found = plane.picture_of(predictor, X, y)
+    values = found["values"].reshape(plane.GRID, plane.GRID)
     # Row i, column j is the point (AXIS[j], AXIS[i]).
-    one, two = pictures.AXIS[7], pictures.AXIS[90]
-    assert values[90, 7] == pytest.approx(best.decision([[1.0, one, two]])[0], rel=1e-5)
-    np.testing.assert_allclose(plane.points.reshape(-1, 2), X[:, 1:], rtol=1e-6)
-    lengths = np.linalg.norm(plane.neurons.reshape(-1, 3), axis=1)
+    one, two = plane.AXIS[7], plane.AXIS[90]
+    assert values[90, 7] == pytest.approx(best.decision([[1.0, one, two]])[0], rel=1e-3)
+    np.testing.assert_allclose(found["points"].reshape(-1, 2), X[:, 1:], rtol=1e-6)
+    lengths = np.linalg.norm(found["neurons"].reshape(-1, 3), axis=1)
     assert lengths.sum() == pytest.approx(best.certificate.upper, rel=1e-5)
-    again = pictures.Plane.of_row(pd.Series(plane.cells()))
-    np.testing.assert_array_equal(again.values, plane.values)
-
-
-@pytest.mark.slow
-def test_the_oracle_through_a_point_does_not_exceed_the_oracle() -> None:
-    X, y = clusters(2, 24, 0)
-    trained = train(X[None], y[None], 6, 500)
-    grade = certify((trained.first[0], trained.readout[0]), X, y)
-    through = escape.largest_through(grade, pictures.grid_inputs())
-    assert 0.9 * grade.escape_value < through.max() <= grade.escape_value * (1 + 1e-9)
-
-
-@pytest.mark.slow
-def test_statuses_of_degenerate_sets() -> None:
-    for case in certified.degenerate():
-        row = next(certified.rows(certified.QUICK, case.kind, case.name))
-        assert row["expected"] in ("", row["status"])
-        assert not row["attacked"] > row["bound"]
-
-
-def test_fista_goes_to_the_optimum() -> None:
-    sizes = convex_reformulations.QUICK
-    for setting in convex_reformulations.settings(sizes)[:4]:
-        frame = pd.DataFrame(list(convex_reformulations.rows(sizes, **setting)))
-        gaps = frame.loc[frame["method"] == convex_reformulations.FISTA, "gap"].to_list()
-        assert gaps == sorted(gaps, reverse=True)
-        assert gaps[-1] < 1e-2
-
-
-def test_answers_of_scnn_are_among_those_kept() -> None:
-    frame = harness.read(STUDY, STUDY.entry("convex_reformulations"))
-    assert {convex_reformulations.SCNN, convex_reformulations.FISTA} < set(frame["method"])

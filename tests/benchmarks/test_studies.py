@@ -82,7 +82,7 @@ def test_quick_version(study: Study, entry: Entry, tmp_path: Path) -> None:
     assert expected in (None, experiment.verdict(frame))
 
 
-@pytest.mark.parametrize("name", ["infinite_width", "optimizers"])
+@pytest.mark.parametrize("name", ["optimizers"])
 def test_kept_tables_are_of_the_default_sizes(name: str) -> None:
     study = catalogue.study(name)
     for entry in study.experiments:

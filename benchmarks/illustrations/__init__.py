@@ -1,0 +1,1 @@
+"""Illustrations on toy problems: where optimizers converge to, in certified margins."""
