@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from implicit_bias.datasets.dataset import Split
     from implicit_bias.training.history import HistoryPoint
 
-# Columns of a table of predictions beside those of the models.
+# Column of the labels in a table of predictions.
 TRUE = "true label"
-DIFFER = "models differ"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -371,7 +370,7 @@ class Comparison:
         if len(self.predicting) > 1:
             # Undecided models have None, which differs from every class and equals another None.
             first, *others = [model.predicted for model in self.predicting]
-            columns[DIFFER] = np.any([predicted != first for predicted in others], axis=0)
+            columns["models differ"] = np.any([predicted != first for predicted in others], axis=0)
         labels = self.classes.tolist()
         if names is None:
             names = labels

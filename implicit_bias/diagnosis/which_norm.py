@@ -37,7 +37,6 @@ from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_n
 
 # A module of the same architecture, or its state dict.
 Reference: TypeAlias = nn.Module | Mapping[str, Tensor]
-DEFAULT_NORMS = ("l2", "linf", "spectral")
 
 
 @dataclass(frozen=True)
@@ -205,7 +204,7 @@ def which_norm(
     deadline = Deadline.asked(max_seconds)
     module = as_module(module)
     if norms is None:
-        norms = DEFAULT_NORMS
+        norms = ("l2", "linf", "spectral")
     asked = one_or_several(norms)
     geometries = {norm.name: norm for norm in map(as_parameter_norm, asked)}
     if not asked or len(geometries) < len(asked):

@@ -94,6 +94,21 @@ class Shared(nn.Module):
         return found
 
 
+class Beside(nn.Module):
+    """A linear layer whose output is used as it is, too, beside its normalisation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features (N, 3)."""
+        x = self.layer(x)
+        found: Tensor = x + self.norm(x)
+        return found
+
+
 @pytest.mark.parametrize(
     ("module", "word"),
     [
@@ -104,6 +119,7 @@ class Shared(nn.Module):
         ),
         (nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2)).eval(), "does not follow"),
         (Shared().eval(), "does not follow"),
+        (Beside().eval(), "does not follow"),
         (nn.Sequential(weight_norm(nn.Linear(3, 2)), nn.BatchNorm1d(2)).eval(), "parametris"),
     ],
 )
