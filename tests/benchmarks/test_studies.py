@@ -13,13 +13,13 @@ from benchmarks.catalogue import Entry, Study
 from pages import check_page
 
 STUDIES = [catalogue.study(name) for name in catalogue.studies()]
-# The grids are run with smaller ones, and some of `speed` with their commands.
+# Some of `speed` are run with their commands.
 ELSEWHERE = ("scaling", "solvers", "stress", "diagnosis")
 QUICK = [
     (study, entry)
     for study in STUDIES
     for entry in study.experiments
-    if study.name != "lippl2022" and entry.name not in ELSEWHERE
+    if entry.name not in ELSEWHERE
 ]
 # What a quick version is asked beside, and what becomes of its claim.
 OPTIONS: dict[str, tuple[dict[str, Any], harness.Verdict]] = {
@@ -35,7 +35,6 @@ def test_the_index_links_every_study() -> None:
     assert set(re.findall(r"\((\w+)/README\.md\)", text)) == names
 
 
-@pytest.mark.fast("infinite_time")
 @each_study
 def test_the_pages_are_of_the_tables_that_are_kept(study: Study) -> None:
     """Else: python -m benchmarks STUDY page."""
