@@ -20,6 +20,7 @@ from torch import nn
 
 from benchmarks.bench import Part, part, rows_of
 from benchmarks.processes import GIB, NoAnswer, Worker, forget_peak, peak_memory
+from benchmarks.speed.races import digits
 from implicit_bias import Recorder, diagnose
 from implicit_bias.datasets.catalogue import load
 
@@ -169,11 +170,6 @@ def trained(kind: str, widths: str, N: int) -> tuple[nn.Module, torch.Tensor, to
 # --- the page ------------------------------------------------------------------------------------
 
 
-def few_digits(value: float) -> str:
-    """Write a number of two digits, or a whole one."""
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
-
-
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """Return the table, and seconds and GiB of each call by its name."""
     found = dict[str, Any]()
@@ -191,7 +187,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
                 "weights": f"{row['weights']:,.0f}",
                 "N": f"{row['N']:,}",
                 "norm": row["norm"],
-                "seconds": few_digits(row["solve_seconds"]) if answered else row["outcome"],
+                "seconds": digits(row["solve_seconds"]) if answered else row["outcome"],
                 "GiB": f"{row['gib']:.2g}",
             }
         )

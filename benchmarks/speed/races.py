@@ -195,7 +195,7 @@ def best_of(peers: pd.DataFrame) -> dict[str, Any] | None:
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """Return the table, and what the page says of it."""
     rows = graded(frame)
-    lines = list[dict[str, Any]]()
+    lines = list[dict[str, str]]()
     ratios = list[float]()
     alone = 0
     for problem, group in rows.groupby("problem", sort=False):
@@ -227,31 +227,46 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 def line_of(
     problem: str, native: dict[str, Any], best: dict[str, Any] | None, others: pd.DataFrame
-) -> dict[str, Any]:
+) -> dict[str, str]:
     """Write a line of the table; the faster time is bold."""
-    line = {"problem": problem, "native": f"**{native['solve_seconds']:.2g}**"}
-    line |= {"best peer": "none", "ratio": "", "excess": f"{native['excess']:.0e}"}
-    line |= {"of the peer": "", "GiB": f"{native['gib']:.2g}", "others": ""}
-    if best is not None:
-        times = {"native": best["native_seconds"], "best peer": best["solve_seconds"]}
-        near = best["excess"] <= ENOUGH
-        faster = min(times, key=lambda name: times[name]) if near else "native"
-        for name, seconds in times.items():
-            line[name] = f"**{seconds:.2g}**" if name == faster else f"{seconds:.2g}"
-        line["best peer"] = f"{NAMES[best['solver']]} {line['best peer']}"
-        line["ratio"] = f"{times['best peer'] / times['native']:.2g}"
-        line["of the peer"] = f"{best['excess']:.0e}"
-        line["GiB"] += f" / {best['gib']:.2g}"
-    line["others"] = "; ".join(said_of(row) for row in rows_of(others))
+    line = {
+        "problem": problem,
+        "native, s": digits(native["solve_seconds"]),
+        "best peer, s": "none",
+        "ratio": "",
+        "excess": f"{native['excess']:.0e}",
+        "excess of the peer": "",
+        "MiB": f"{1024 * native['gib']:,.0f}",
+        "MiB of the peer": "",
+        "other peers, s": "; ".join(said_of(row) for row in rows_of(others)),
+    }
+    if best is None:
+        return line
+    ours = best["native_seconds"]
+    theirs = best["solve_seconds"]
+    line["native, s"] = digits(ours)
+    line["best peer, s"] = f"{NAMES[best['solver']]} {digits(theirs)}"
+    if theirs < ours and best["excess"] <= ENOUGH:
+        line["best peer, s"] = f"{NAMES[best['solver']]} **{digits(theirs)}**"
+    else:
+        line["native, s"] = f"**{digits(ours)}**"
+    line["ratio"] = digits(theirs / ours)
+    line["excess of the peer"] = f"{best['excess']:.0e}"
+    line["MiB of the peer"] = f"{1024 * best['gib']:,.0f}"
     return line
+
+
+def digits(value: float) -> str:
+    """Write a number of two digits, or a whole one."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def said_of(row: Mapping[str, Any]) -> str:
     """Write what another solver took, or why it has no answer."""
     name = NAMES[row["solver"]]
     if row["outcome"] == TIME_LIMIT:
-        return f"{name} > {row['solve_seconds']:.2g}"
+        return f"{name} > {digits(row['solve_seconds'])}"
     if row["outcome"] != ANSWERED:
         return f"{name}: {row['outcome']}"
     near = "" if row["excess"] <= ENOUGH else f" to {row['excess']:.0e}"
-    return f"{name} {row['solve_seconds']:.2g}{near}"
+    return f"{name} {digits(row['solve_seconds'])}{near}"

@@ -43,9 +43,17 @@ class Reference(NamedTuple):
 
 
 def reference_of(problem: MarginProblem) -> Reference:
-    """Solve a problem outside of the timing."""
+    """Solve a problem outside of the timing.
+
+    Raises
+    ------
+    ValueError
+        The optimum is w = 0, which no C' of the squared norm has.
+    """
     found = solve(problem, tol=GAP)
     size = float(np.linalg.norm(found.coef))
+    if size == 0:
+        raise ValueError("w = 0 is optimal, and there is nothing to race for: take a larger C")
     if problem.hard_margin:
         C = HARD * size * float(problem.totals(found.alpha).max())
     else:

@@ -12,6 +12,7 @@ from benchmarks.speed import diagnosis, races, scaling
 from benchmarks.speed.bases import settings
 from benchmarks.speed.conic import cholesky_factor
 from benchmarks.speed.objective import Objective
+from benchmarks.speed.reference import reference_of
 from cases import separable
 from implicit_bias import MarginProblem, certify, max_margin, solve
 from implicit_bias.problem.gating import HyperplaneContexts, l2_gates
@@ -115,6 +116,11 @@ def test_an_answer_without_dual_variables_is_graded_by_the_best_lower_bound() ->
     assert grade["excess"] == pytest.approx(upper / objective.reference.lower - 1)
 
 
+def test_a_problem_without_a_predictor_is_refused() -> None:
+    with pytest.raises(ValueError, match="w = 0 is optimal"):
+        reference_of(max_margin(X, TWO, C=1e-4))
+
+
 def test_settings_are_all_combinations_of_parameters() -> None:
     found = list(settings({"N, D": [(5, 2), (7, 3)], "tol": [0.1, 0.2]}))
     assert found[1] == {"N": 5, "D": 2, "tol": 0.2}
@@ -145,12 +151,14 @@ def test_the_fastest_peer_that_is_near_enough_is_in_the_table() -> None:
     )
     numbers = races.numbers(frame)
     table = numbers["table"].set_index("problem")
-    assert table.loc["a", "best peer"] == "ECOS **1**"
-    assert table.loc["a", "native"] == "2"
+    assert table.loc["a", "best peer, s"] == "ECOS **1**"
+    assert table.loc["a", "native, s"] == "2"
     assert table.loc["a", "ratio"] == "0.5"
-    assert table.loc["a", "others"] == "SCS 0.1 to 9e-02; libsvm > 9"
-    assert table.loc["b", "native"] == "**2**"
-    assert table.loc["c", "best peer"] == "none"
+    assert table.loc["a", "excess"] == "9e-09"
+    assert table.loc["a", "other peers, s"] == "SCS 0.1 to 9e-02; libsvm > 9"
+    assert table.loc["b", "native, s"] == "**2**"
+    assert table.loc["b", "excess of the peer"] == "1e-03"
+    assert table.loc["c", "best peer, s"] == "none"
     assert (numbers["native_faster"], numbers["peer_faster"], numbers["alone"]) == (0, 1, 2)
 
 

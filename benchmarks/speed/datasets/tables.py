@@ -1,8 +1,9 @@
 """Ordinary tables, as scikit-learn's `make_classification` draws them: soft margins, no intercept.
 
-Samples are Gaussian clusters at the corners of a cube, two for each class, mixed by a random
-matrix; some features are combinations of others, some are noise, and 5 % of the labels are wrong.
-Where C is infinite labels are those of a linear function.
+Samples are Gaussian clusters at the corners of a cube, two for each class (one of more than four
+classes, where w = 0 would be optimal with two), mixed by a random matrix; some features are
+combinations of others, some are noise, and 5 % of the labels are wrong. Where C is infinite labels
+are those of a linear function.
 """
 
 from typing import Any
@@ -51,10 +52,10 @@ class Dataset(BaseDataset):
         X, y = make_classification(
             self.N,
             self.D,
-            # Two clusters a class need as many corners of the cube of informative features.
-            n_informative=max(5 if self.K > 8 else 4, self.D // 2),
+            n_informative=max(4, self.D // 2),
             n_redundant=self.D // 10,
             n_classes=self.K,
+            n_clusters_per_class=2 if self.K <= 4 else 1,
             flip_y=WRONG,
             random_state=SEED,
         )
