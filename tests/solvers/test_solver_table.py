@@ -9,8 +9,8 @@ import pytest
 
 import cases
 import oracles
-from benchmarks.speed.exact import is_inseparable
 from cases import asked
+from exact import is_inseparable
 from implicit_bias import MarginProblem, Solution, Status, certify, solve
 from implicit_bias.solvers import BoundsAt
 

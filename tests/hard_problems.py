@@ -1,11 +1,11 @@
-"""Problems that are hard in float64, each answer graded in exact arithmetic.
+"""Problems that are hard in float64, drawn from a seed, a family and a number.
 
-A problem is drawn from a seed, its family and its number. Those of the family "general" have two
+Those of the family "general" have two
 classes and groups of gates: inputs of 1 to 80 samples and features, Gaussian, whole numbers or far
 from 0; gates in groups, some combined with others of their group; labels of a predictor with
 margins down to 1e-9, or of no rule; then samples repeated, features that are multiples or sums of
-others, and one or two scalings of samples, features or groups by factors from 1e-12 to 1e12. Every
-eighth problem is of another family, smaller, each of which draws one of all norms:
+others, and one or two scalings of samples, features or groups by factors from 1e-12 to 1e12. Those
+of other families are smaller, and each draws one of all norms:
 
 =============  ===============================================================================
 classes        3 to 10, scaled like those of the general family by 1e-6 to 1e6
@@ -14,56 +14,27 @@ combined       gates combined by matrices of 1e-30 to 1e30 and any rank, 2 to 6 
 subnormal      inputs of 5e-324 to 1e-300 beside ordinary ones
 C              soft margins with C from 1e-290 to 1e290
 =============  ===============================================================================
-
-"auto" solves all, and each native method by its name every fiftieth. `exact` grades what they say.
-Problems are solved in processes, which are stopped where one takes too long.
 """
 
 import time
-import warnings
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from threading import local
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
-import torch
 from numpy.typing import NDArray
 
-from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
-from benchmarks.processes import Pipe, ProcessEnded, Reason
-from benchmarks.speed.exact import find_lies, has_optimum
-from benchmarks.speed.runs import Renewed, limit_processor_time
+from exact import find_lies, has_optimum
 from implicit_bias import MarginProblem, Solution, Status, norms, solve
 from implicit_bias.base.validation import Array
 
 SEED = 13
 MOST = 80
-MOST_PROBLEMS = 1_000_000
 TOLERANCE = 1e-6
 # Decimal exponents of the factors of a scaling.
 REACH = 12.0
-# The share without an answer that is few: more than float64 has needs scaled data.
-FEW = 0.1
-NATIVE = ("interior-point", "feature-space", "working-set")
-EVERY = 50
-# Every so many problems one is of another family than the general one.
-SHARE = 8
-# Seconds of the processor after which there is no answer; by the clock, for one that sleeps.
-LIMIT, PATIENCE = 60.0, 600.0
-# How a row without an answer came about, beside the statuses.
-RAISED, HANG, DIED = "RAISED", "HANG", "DIED"
-UNGRADED = "ungraded"
 # Exponents of Lp; the last is that of l_inf, almost.
 POWERS = (1.01, 1.5, 3.0, 8.0, 1e3, 1e16)
-# Seconds of the table's growth between two times that it is kept.
-KEEP = 20.0
-
-# Index, family and method of a row.
-Key: TypeAlias = tuple[int, str, str]
 
 
 @dataclass(frozen=True)
@@ -325,210 +296,39 @@ def _norm(
 # --- answers ---------------------------------------------------------------------------------
 
 
-def answer(drawn: Draw, method: str, tol: float) -> dict[str, Any]:
-    """Solve a problem, and grade the answer: a row of the table."""
-    row: dict[str, Any] = {}
-    for facts in _stages(drawn, method, tol):
-        row |= facts
-    return row
+@dataclass(frozen=True)
+class Graded:
+    """What `solve` says of a problem, and what of it is not true in exact arithmetic.
+
+    Attributes
+    ----------
+    solution : Solution
+        The answer.
+    lies : list of str
+        See `exact.find_lies`.
+    seconds : float
+        Of the solve.
+    """
+
+    solution: Solution
+    lies: list[str]
+    seconds: float
+
+    @property
+    def answered(self) -> bool:
+        """Whether there is an optimum, or a proof that nothing separates the samples."""
+        return self.solution.status in (Status.OPTIMAL, Status.NOT_SEPARABLE)
+
+    @property
+    def missed(self) -> bool:
+        """Whether an optimum that is there was not found."""
+        return not self.answered and has_optimum(self.solution.problem)
 
 
-def _stages(drawn: Draw, method: str, tol: float) -> Iterator[dict[str, Any]]:
-    """Facts of a row as they come: before the solve, after it, and graded."""
-    yield {**drawn.facts, "method": method, "tol": tol}
-    try:
-        start = None if drawn.similar is None else solve(drawn.similar, tol=tol)
-        began = time.perf_counter()
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            solution = solve(drawn.problem, method, tol, start=start)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a panic of Rust is no Exception
-        yield {"status": RAISED, "detail": f"{type(error).__name__}: {error}"[:200], "lies": ""}
-        return
-    seconds = time.perf_counter() - began
-    yield {
-        "status": solution.status.name,
-        "seconds": seconds,
-        "warned": "; ".join(sorted({str(one.message) for one in told}))[:200],
-        "lies": UNGRADED,
-    }
-    yield graded(solution, drawn.problem, tol)
-
-
-def graded(solution: Solution, problem: MarginProblem, tol: float) -> dict[str, Any]:
-    """Say what a solution claims, and which of it is a lie."""
+def graded(drawn: Draw, method: str = "auto") -> Graded:
+    """Solve a problem, from a similar one where it has one, and grade the answer."""
+    start = None if drawn.similar is None else solve(drawn.similar, tol=TOLERANCE)
     began = time.perf_counter()
-    lies = find_lies(solution, problem, tol)
-    answered = solution.status in (Status.OPTIMAL, Status.NOT_SEPARABLE)
-    known = answered or np.isfinite(solution.certificate.upper)
-    return {
-        "solver": solution.stats.solver,
-        "detail": solution.stats.detail[:200],
-        "lower": solution.certificate.lower,
-        "upper": solution.certificate.upper,
-        "gap": solution.certificate.gap,
-        "lies": " ".join(lies),
-        "has_optimum": bool(known or has_optimum(problem)),
-        "grading_seconds": time.perf_counter() - began,
-    }
-
-
-@dataclass(frozen=True, kw_only=True)
-class StressOptions(Options):
-    """What one can ask of it."""
-
-    problems: int = option(2_000, "how many problems, from the first one")
-    workers: int = option(1, "processes, each of one thread")
-
-
-def measure(run: Run[StressOptions]) -> Iterator[pd.DataFrame]:
-    """Answer the problems that are not in the table."""
-    kept = rows_of(run.kept)
-    done = {(row["index"], row["family"], row["method"]) for row in kept}
-    most = min(run.options.problems, 40 if run.quick else MOST_PROBLEMS)
-    left = [key for number in range(most) for key in keys(number) if key not in done]
-    last = time.monotonic()
-    for row in _answered(left, run.options.workers):
-        kept.append(row)
-        if time.monotonic() - last > KEEP:
-            last = time.monotonic()
-            run.say(_progress(kept))
-            yield pd.DataFrame(kept)
-    run.say(_progress(kept))
-    yield pd.DataFrame(kept)
-
-
-def keys(number: int) -> list[Key]:
-    """Return the rows of a problem: of "auto", and of the native methods if it is its turn."""
-    others, turn = divmod(number + 1, SHARE)
-    if turn == 0:
-        index, family = divmod(others - 1, len(FAMILIES))
-        return [(index, FAMILIES[family], "auto")]
-    methods = ("auto", *NATIVE) if (number - others) % EVERY == 0 else ("auto",)
-    return [(number - others, "general", method) for method in methods]
-
-
-def _answered(left: list[Key], workers: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows, in the order in which they are answered."""
-    mine, begun = local(), list[Renewed]()
-
-    def one(key: Key) -> dict[str, Any]:
-        if not hasattr(mine, "worker"):
-            mine.worker = Renewed(_work)
-            begun.append(mine.worker)
-        return row_of(mine.worker, key)
-
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            for future in as_completed([pool.submit(one, key) for key in left]):
-                yield future.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in begun:
-                worker.close()
-
-
-def row_of(worker: Renewed, key: Key) -> dict[str, Any]:
-    """Row of a problem, whatever becomes of the process that answers it."""
-    row: dict[str, Any] = dict(zip(("index", "family", "method"), key, strict=True))
-    try:
-        for facts in worker.asked(key, PATIENCE, answers=3):
-            row |= facts
-            if row.get("status") == RAISED:
-                break
-    except ProcessEnded as ended:
-        status = HANG if ended.reason is Reason.TIME_LIMIT else DIED
-        row = {"status": status, "detail": str(ended), "lies": ""} | row
-    return row
-
-
-def _work(pipe: Pipe) -> None:
-    """Answer what is asked, with one thread."""
-    torch.set_num_threads(1)
-    while True:
-        index, family, method = pipe.recv()
-        for facts in _stages(draw(index, family), method, TOLERANCE):
-            limit_processor_time(LIMIT)
-            pipe.send(facts)
-
-
-def _progress(rows: list[dict[str, Any]]) -> str:
-    frame = judged(pd.DataFrame(rows))
-    return (
-        f"{(frame['method'] == 'auto').sum():,} problems, {frame['lie'].sum()} lies, "
-        f"{frame['fault'].sum()} faults"
-    )
-
-
-# --- what is said ----------------------------------------------------------------------------
-
-
-def judged(frame: pd.DataFrame) -> pd.DataFrame:
-    """Tell which answers are lies, faults or none, and which miss an optimum that may be there."""
-    optimal, proven = (
-        frame["status"] == each.name for each in (Status.OPTIMAL, Status.NOT_SEPARABLE)
-    )
-    none = ~(optimal | proven)
-    missed = none & frame["has_optimum"].ne(False)
-    lie, fault = frame["lies"].fillna("") != "", frame["status"].isin([RAISED, HANG, DIED])
-    return frame.assign(
-        optimal=optimal, proven=proven, none=none, missed=missed, lie=lie, fault=fault
-    )
-
-
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
-    """Count the answers to each family, by each method."""
-    groups = judged(frame).groupby(["family", "method"], sort=False)
-    counts = groups[["optimal", "proven", "none", "missed", "fault", "lie"]].sum()
-    return counts.assign(
-        problems=groups.size(), milliseconds=1e3 * groups["seconds"].median()
-    ).reset_index()
-
-
-def found(frame: pd.DataFrame) -> str:
-    """Count lies, faults, and problems without an answer, and list these."""
-    frame = judged(frame)
-    auto, lies, faults = frame[frame["method"] == "auto"], frame["lie"], frame["fault"]
-    none, missed = auto["none"], auto["missed"]
-    fell_back = auto["detail"].fillna("").str.contains("after ") & ~none
-    lines = [
-        f"**Of {len(frame):,} answers to {len(auto):,} problems {lies.sum()} are untrue"
-        f"{_counts(frame.loc[lies, 'lies'])}; {faults.sum()} end in an exception, or in "
-        f"nothing within {LIMIT:g} s{_counts(frame.loc[faults, 'status'])}; "
-        f"{frame['warned'].fillna('').ne('').sum()} come with a warning. The method auto has no "
-        f"answer to {missed.sum()} that have an optimum, {100 * missed.mean():.2f} %.**",
-        f'"auto" has none to {none.sum()} of {len(auto):,}{_counts(auto.loc[none, "status"])}. '
-        "There is an optimum where C is finite, or no proof in exact arithmetic is found that "
-        'nothing separates the samples. The fallbacks of "auto" answer '
-        f"{fell_back.sum():,}.",
-    ]
-    lines += [
-        f"- No answer, {family}: {len(part)}{_counts(part['norm'])}."
-        for family, part in auto[none].groupby("family", sort=False)
-    ]
-    return "\n\n".join([*lines[:2], "\n".join(lines[2:])]).strip()
-
-
-def _counts(words: pd.Series) -> str:
-    """How many there are of each, in brackets."""
-    counted = [
-        f"{count} {str(word).lower().replace('_', ' ')}"
-        for word, count in words.value_counts().items()
-    ]
-    return f" ({', '.join(counted)})" if counted else ""
-
-
-def verdict(frame: pd.DataFrame, most: float = FEW) -> Verdict:
-    """Judge the claim by the rule."""
-    frame = judged(frame)
-    missed = frame.loc[frame["method"] == "auto", "missed"]
-    honest = not (frame["lie"] | frame["fault"]).any()
-    whole = set(FAMILIES) <= set(frame["family"]) and missed.mean() <= most
-    return Verdict.of(honest and whole, not frame["lie"].any())
-
-
-EXPERIMENT = Experiment(
-    measure=measure, found=found, verdict=verdict, tabulate=tabulate, options=StressOptions
-)
+    solution = solve(drawn.problem, method, TOLERANCE, start=start)
+    seconds = time.perf_counter() - began
+    return Graded(solution, find_lies(solution, drawn.problem, TOLERANCE), seconds)

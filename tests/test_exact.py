@@ -1,18 +1,13 @@
-"""The stress benchmark: its draws, and the exact grader against answers that lie."""
+"""The grader in exact arithmetic, which must catch answers that lie."""
 
 import math
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from benchmarks import catalogue, harness
-from benchmarks.former import main
-from benchmarks.speed import exact, stress
-from benchmarks.speed.runs import Renewed
+import exact
 from cases import cloud, plain
 from implicit_bias import MarginProblem, Solution, Status, max_margin, norms, solve
 from implicit_bias.bounds.gordan import prove_not_separable
@@ -173,120 +168,3 @@ def test_exact_vertices(intercept: bool, scale: float) -> None:
     if proof is not None:
         check_proof(mixed, proof)
     assert prove_not_separable(linear(intercept=intercept)) is None
-
-
-# --- draws and rows ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("family", ["general", *stress.FAMILIES])
-def test_draws_are_reproducible(family: str) -> None:
-    for index in (3, 4, 17):
-        first, second = stress.draw(index, family), stress.draw(index, family)
-        assert first.facts == second.facts
-        np.testing.assert_array_equal(first.problem.X, second.problem.X)
-        np.testing.assert_array_equal(first.problem.y, second.problem.y)
-        assert (first.similar is None) == (second.similar is None)
-    one, other = stress.draw(3, family).problem, stress.draw(4, family).problem
-    assert not np.array_equal(one.X, other.X)
-
-
-def test_every_eighth_problem_is_of_another_family() -> None:
-    rows = [stress.keys(number) for number in range(300)]
-    assert [keys[0][:2] for keys in rows[6:9]] == [(6, "general"), (0, "classes"), (7, "general")]
-    assert {keys[0][1] for keys in rows} == {"general", *stress.FAMILIES}
-    assert len({key for keys in rows for key in keys}) == sum(map(len, rows))
-    assert [keys[0][0] for keys in rows if len(keys) > 1] == [0, 50, 100, 150, 200, 250]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", stress.FAMILIES)
-def test_other_families_are_of_many_norms(family: str) -> None:
-    facts = pd.DataFrame([stress.draw(index, family).facts for index in range(40)])
-    assert facts["norm"].nunique() > 8 or family == "combined"
-    assert np.isfinite(facts["C"]).any()
-
-
-def test_draws_are_of_all_kinds() -> None:
-    facts = pd.DataFrame([stress.draw(index).facts for index in range(60)])
-    assert facts["N"].between(1, stress.MOST).all()
-    for name in ("intercept", "warm", "combined", "duplicates", "collinear", "labels", "scaled"):
-        assert facts[name].nunique() > 1
-    assert np.isinf(facts["C"]).any()
-    assert np.isfinite(facts["C"]).any()
-
-
-@pytest.mark.slow
-def test_soft_coefficients_attain_their_bound() -> None:
-    """A large C weighs what rounding the coefficients costs: the bound is of those returned."""
-    for index in (248, 297):
-        assert stress.answer(stress.draw(index), "auto", TOL)["lies"] == ""
-
-
-# How a method must answer a draw, whose answers nothing else has to grade: numbers of the draws.
-ANSWERED: list[tuple[str, str, list[int]]] = [
-    # Samples from 1e-12 to 1e12 and an offset: of a condition that float64 can master.
-    ("auto", "OPTIMAL", [36]),
-    ("auto", "NOT_SEPARABLE", [130]),
-    # A start that leaves one class in the working set.
-    ("working-set", "OPTIMAL", [40]),
-    ("auto", "OPTIMAL", [74]),
-    # Weights of a proof that differ by 20 digits: the equation of an intercept, repaired in
-    # float64, must not round the small ones away.
-    ("auto", "NOT_SEPARABLE", [1582]),
-    # Numbers beyond float32, and enormous separators.
-    ("auto", "NOT_SEPARABLE", [16775]),
-    ("auto", "OPTIMAL", [17434]),
-]
-
-
-@pytest.mark.fast("auto-OPTIMAL-36", "auto-NOT_SEPARABLE-130", "working-set-OPTIMAL-40")
-@pytest.mark.parametrize(
-    ("method", "status", "index"),
-    [(method, status, index) for method, status, indices in ANSWERED for index in indices],
-)
-def test_answers_are_found_and_do_not_lie(method: str, status: str, index: int) -> None:
-    row = stress.answer(stress.draw(index), method, TOL)
-    assert (row["status"], row["lies"]) == (status, "")
-
-
-@pytest.mark.slow
-def test_a_working_set_does_not_return_to_rows_that_it_left() -> None:
-    # Some of its samples seem inseparable by rounding: twice the samples, some leave, and so on.
-    row = stress.answer(stress.draw(2550), "working-set", TOL)
-    assert row["status"] != Status.ITERATION_LIMIT.name
-
-
-@pytest.mark.slow
-def test_a_status_names_no_limit_that_was_not_given() -> None:
-    """A similar problem, under the Euclidean norm, has a limit of its own."""
-    assert stress.answer(stress.draw(67, "classes"), "auto", TOL)["status"] != "TIME_LIMIT"
-
-
-@pytest.mark.slow
-def test_command(tmp_path: Path) -> None:
-    study = catalogue.study("speed")
-    for _ in range(2):
-        assert (
-            main(["speed", "stress", "--quick", "--problems", "8", "--folder", str(tmp_path)]) == 0
-        )
-        frame = harness.read(study, study.entry("stress"), tmp_path)
-        assert len(frame) == 8 + len(stress.NATIVE)
-        assert frame["family"].nunique() == 2
-        assert (frame["lies"] == "").all()
-        assert frame["commit"].notna().all()
-        assert frame["kernel"].nunique() == 1
-
-
-def test_an_exception_is_a_row() -> None:
-    row = stress.answer(stress.draw(0), "no such solver", TOL)
-    assert row["status"] == stress.RAISED
-    assert "no such solver" in row["detail"]
-    assert row["N"] > 0
-
-
-@pytest.mark.slow
-def test_a_process_that_ends_is_a_row() -> None:
-    worker = Renewed(stress._work)
-    row = stress.row_of(worker, (0, "no such family", "auto"))
-    assert (row["status"], row["lies"]) == (stress.DIED, "")
-    assert stress.row_of(worker, (2, "general", "auto"))["status"] == "OPTIMAL"
