@@ -400,12 +400,13 @@ class Comparison:
         tables = [(headings, rows)]
         pairs = []
         for pair in self.pairs:
-            if math.isfinite(pair.disagreement):  # both have a predictor
-                found = percent(pair.disagreement, space=" ")
-                by_chance = percent(pair.by_chance, space=" ")
-                pairs.append([pair.first, pair.second, found, by_chance])
+            agreement = self.agreement(pair.first, pair.second)
+            if agreement is not None:  # both have a predictor
+                expected = percent(1.0 - pair.by_chance, space=" ")
+                found = percent(agreement.share, space=" ")
+                pairs.append([pair.first, pair.second, found, expected, str(agreement)])
         if pairs:
-            headings = ["first model", "second model", "disagreement", "if independent"]
+            headings = ["first model", "second model", "agreement", "if independent", "samples"]
             tables.append((headings, pairs))
         return tables
 
