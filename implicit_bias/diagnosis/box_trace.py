@@ -55,7 +55,7 @@ class BoxTrace:
     Attributes
     ----------
     rows : list of dict
-        What was measured, a point a row; `frame` has a table of them.
+        What was measured, one row per point; `frame` has a table of them.
 
     Raises
     ------
@@ -168,10 +168,10 @@ class BoxTrace:
     def frame(self) -> pd.DataFrame:
         """Return what was recorded as a table: a row a point.
 
-        Columns are ``step``; ``loss``, of the batch; ``score``, of the averaged gradient, and
-        ``score_of_batch``; ``gap``, the Frank-Wolfe gap in units of the loss; ``reached``, the
-        largest norm over its radius; ``at_wall``, the fraction of weights or singular values at
-        their radius; ``decayed``, how far decay has acted.
+        Columns are ``step``, ``loss`` of the batch, ``score`` of the averaged gradient, and
+        ``score_of_batch``. ``gap`` is the Frank-Wolfe gap in units of the loss, ``reached`` the
+        largest norm over its radius. ``at_wall`` is the fraction of weights or singular values at
+        their radius, and ``decayed`` says how far decay has acted.
         """
         import pandas as pd
 

@@ -132,11 +132,11 @@ def regime_of(subject: Subject, start: Start, deadline: Deadline) -> Regime:
     Parameters
     ----------
     subject : Subject
-        The module now. Of a leading part, the module itself is compared.
+        The module now. Of a leading-order part, the module itself is compared.
     start : nn.Module or state dict
         The same architecture, before the training.
     deadline : Deadline
-        When to end the search for the largest margin in the tangent features.
+        When to end the search for the maximum margin in the tangent features.
 
     Raises
     ------

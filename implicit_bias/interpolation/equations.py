@@ -39,9 +39,9 @@ from implicit_bias.interpolation.problem import InterpolationProblem
 from implicit_bias.problem.constraints import Integers
 from implicit_bias.problem.gating import dense
 
-# Diagonal entries of the factor below this share of the first one are rounding.
+# Diagonal entries of the factor below this fraction of the first one are rounding.
 DEPENDENT = 1e-13
-# Coefficients of a combination below this share of the largest one count as 0.
+# Coefficients of a combination below this fraction of the largest one count as 0.
 ABSENT = 1e-9
 # Rows in a combination that is checked in integers.
 MOST_ROWS = 50

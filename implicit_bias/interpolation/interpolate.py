@@ -44,9 +44,9 @@ from implicit_bias.norms.named import name_of
 from implicit_bias.problem import decision
 from implicit_bias.problem.gating import GateMatrix, Gating
 
-# A method aims at this share of the gap that is asked for: the certificate adds roundings.
+# A method aims at this fraction of the gap that is asked for: the certificate adds roundings.
 AIM = 1e-3
-# Residuals above this share of the values are no rounding.
+# Residuals above this fraction of the values are no rounding.
 ROUNDING = 1e-11
 
 

@@ -15,10 +15,10 @@ best       (N,)          the token that each sample is to attend to
 zeta       (E, D)        W', so that f = sum_e q_e <zeta_e, x_best - x_t>
 =========  ============  ===========================================================
 
-Training W by gradient descent belongs to the l2 (Frobenius) norm; training keys and queries apart,
-W = K Q' with at least min(D, E) columns each, to the nuclear norm, as 1/2 (||K||^2 + ||Q||^2) is at
-least ||W||_* and equal to it for some K and Q of this product. Normalised steps in another norm
-belong to this norm of W, as for linear predictors.
+Training W by gradient descent belongs to the l2 (Frobenius) norm. Training keys and queries apart,
+W = K Q' with at least min(D, E) columns each, belongs to the nuclear norm: 1/2 (||K||^2 + ||Q||^2)
+is at least ||W||_*, and equal to it for some K and Q of this product. Normalised steps in another
+norm belong to this norm of W, as for linear predictors.
 
 Source: Tarzanagh, Li, Thrampoulidis, Oymak (2023), "Transformers as support vector machines".
 """

@@ -117,7 +117,7 @@ class ScaledProblem:
     ``layout`` is that of `Layout.of_groups` or `Layout.of_features`.
     """
 
-    # Where balancing makes alpha of a row 0, a start has this share of their mean instead.
+    # Where balancing makes alpha of a row 0, a start has this fraction of their mean instead.
     least_share: ClassVar[float] = 1e-6
 
     def __init__(
@@ -171,7 +171,7 @@ class ScaledProblem:
 
     @property
     def balance_tolerance(self) -> float:
-        """Share of e' alpha that rounding alone may leave."""
+        """Fraction of e' alpha that rounding alone may leave."""
         return 100.0 * len(self.b) ** 0.5 * float(torch.finfo(self.dtype).eps)
 
     def offset(self, start: Start | None = None) -> Tensor:
