@@ -24,7 +24,7 @@ AVOIDED = {
     r"\btakes? it on\b": "continue the training",
     r"\binfinite time\b": "t -> infinity, late in training",
     r"\blargest margin\b": "maximum margin",
-    r"\b(at|smallest) margin 1\b": "unit margin",
+    r"\bmargin 1\b": "unit margin",
     r"(?<!linear )(?<!quadratic )\bprograms?\b": "optimization problem",
     r"\bposes?\b": "formulates, builds",
     r"\bas real numbers\b": "rigorous",

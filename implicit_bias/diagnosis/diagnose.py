@@ -153,8 +153,8 @@ def diagnose(
         ``leading``: there is no such limit, it jumps (softmax of trained scores, a sigmoid), or
         parameters are of degree 0 in it (in front of a layer norm).
     SeparationError
-        Samples are misclassified, so no scaling has unit margin; with ``leading``, by the
-        leading-order part.
+        Samples are misclassified, so the smallest margin is not positive at any scale; with
+        ``leading``, they are by the leading-order part.
     ValueError, TypeError
         Inputs, outputs or labels do not fit, or outputs are random or not finite. A loader has too
         much data, or others in each pass (random augmentation). The norm is unknown: no such name,

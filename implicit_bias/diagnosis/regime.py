@@ -211,7 +211,7 @@ def _tangent_share(gradients: Margins, moved: Tensor, deadline: Deadline) -> flo
     if not reached > 0.0:
         return 0.0
     # min ||w|| s.t. J_0 w >= 1 is 1 / gamma_0, and any multipliers bound it from below. The
-    # displacement is feasible, once it has margin 1, so its size is an upper bound.
+    # displacement is feasible, once it has unit margin, so its size is an upper bound.
     margins = gradients.margins(theta)
     feasible = moved / (size * reached)
     program = TangentProgram(gradients, theta, 1.0, PARAMETER_NORMS["l2"], margins)

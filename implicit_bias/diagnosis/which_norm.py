@@ -286,8 +286,8 @@ def _reference(margins: Margins, subject: Subject) -> Subject:
     if found.itself.min_margin > 0:
         where = " in its leading-order part"
     raise SeparationError(
-        f"the reference has samples on the wrong side{where} (smallest margin "
-        f"{found.min_margin:.3g}), so it has no gap: pass a later state of its training"
+        f"the reference misclassifies samples{where} (smallest margin "
+        f"{found.min_margin:.3g}), so it has no KKT gap: pass a later state of its training"
     )
 
 

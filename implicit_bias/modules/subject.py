@@ -38,7 +38,11 @@ NOTHING_TRAINED = (
 
 
 class SeparationError(ValueError):
-    """A network that misclassifies samples, so that no scaling of it has margin 1.
+    """A module with a margin q_n(theta) <= 0: it does not separate its samples.
+
+    q_n(c theta) = c^L q_n(theta) has the same sign for every c > 0, so no scaling of the module
+    makes its smallest margin positive. A KKT point is defined at unit margin only. The margin of a
+    sample is 0 or less where the module misclassifies it, or gives it no class.
 
     Examples
     --------
@@ -300,7 +304,7 @@ class Subject:
 
     @property
     def error(self) -> float:
-        """Fraction of the samples on the wrong side; nan where an output is not finite."""
+        """Fraction of misclassified samples; nan where an output is not finite."""
         if not math.isfinite(self.min_margin):
             return math.nan
         return len(self.wrong) / len(self.gradients.labels)
@@ -354,9 +358,9 @@ class Subject:
         """Say which margins are not positive, and what to do."""
         if not self.margins.any():
             return (
-                "all margins are 0, so no scaling of the module has margin 1: are all its units "
-                "dead, its last weights 0, or its leading-order part 0 (a low-rank update before "
-                "its first step)? Train on, or start from other weights"
+                "all margins are 0, at any scale of the module, so it has no KKT gap: are all its "
+                "units dead, its last weights 0, or its leading-order part 0 (a low-rank "
+                "update before its first step)? Continue the training, or start from other weights"
             )
         wrong = self.wrong
         n_samples = len(self.gradients.labels)
@@ -368,9 +372,10 @@ class Subject:
                 "it decides in the limit: train further, as by train_to_limit(..., leading=True)"
             )
         return (
-            f"{len(wrong)} of {n_samples} samples are on the wrong side (samples {named(wrong)}; "
-            f"smallest margin {self.min_margin:.3g}), so no scaling of the module has margin 1 and "
-            "there is no gap: train until all are right, or leave these samples out"
+            f"{len(wrong)} of {n_samples} samples are misclassified (samples {named(wrong)}; "
+            f"smallest margin {self.min_margin:.3g}). Their margins are not positive at any scale "
+            "of the module, so it has no KKT gap: train until no sample is misclassified, or leave "
+            "these samples out"
         )
 
     def measure(self, norm: ParameterNorm, deadline: Deadline = NEVER) -> multipliers.Multipliers:

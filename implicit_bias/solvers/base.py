@@ -31,7 +31,7 @@ class Tolerances:
         Relative gap between the certified bounds.
     feasibility : float
         Largest violation of y_n f(x_n) >= 1 (relative to 1) before the coefficients are scaled
-        to margin 1.
+        to unit margin.
     infeasibility : float
         The data count as not separable where max_g ||V_g(alpha)|| of some alpha >= 0 is below
         this fraction of sum_n alpha_n ||phi_n||, phi_n the features of sample n: with all features

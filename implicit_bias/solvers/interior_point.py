@@ -28,7 +28,7 @@ A Newton step eliminates s, xi, w and T and solves one system in the space of th
 features (`newton`). Mehrotra's predictor sets the centring; its second-order terms enter the
 corrector. Typically 10 to 15 steps reach a gap of 1e-10.
 
-Each iterate yields two bounds. The upper bound is the objective of zeta, scaled to margin 1; the
+Each iterate yields two bounds. The upper bound is the objective of zeta, scaled to unit margin; the
 lower bound is b' alpha, scaled into Omega_*(V) <= 1 and the boxes.
 
 For groups, in the rows, two things save time and change nothing else.

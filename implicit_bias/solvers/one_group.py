@@ -167,7 +167,7 @@ class _Exchanges(Run):
     ----------
     lower, upper, violation : float
         The best bounds of the exchanges, of the scaled problem, and what the coefficients lack of
-        margin 1.
+        unit margin.
     alpha, primal : Tensor, and tuple of Tensor
         What attains them: dual variables (P,), and those of the coefficients with d and beta.
     ungraded : _Solved or None

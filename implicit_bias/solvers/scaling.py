@@ -240,7 +240,7 @@ class ScaledProblem:
         if self.soft:
             losses = self.boxes.largest(self.b - margins).clamp(min=0.0)
             return norm + float(self.box_C @ losses), 0.0
-        # Divided by the smallest y f(x), the coefficients reach margin 1: their norm is a bound.
+        # Divided by the smallest y f(x), the coefficients reach unit margin: their norm is a bound.
         smallest = float((margins / self.b).min())
         upper = math.inf
         if smallest > 0:
@@ -248,7 +248,7 @@ class ScaledProblem:
         return upper, max(1.0 - smallest, 0.0)
 
     def to_margin_1(self, norm: float, upper: float) -> float:
-        """Return what takes coefficients of this norm and bound to margin 1: 1 if nothing does.
+        """Return what takes coefficients of this norm and bound to unit margin: 1 if nothing does.
 
         With a soft margin they stay as they are.
         """

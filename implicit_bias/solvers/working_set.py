@@ -217,7 +217,7 @@ class _WorkingRows(RowRounds):
         alpha = repaired(problem, found.alpha, problem.box)
         self.improve_lower(self._lower_bound(alpha), alpha)
         self.price(found.coef, found.intercept)
-        # The next round starts from coefficients of margin 1 on these rows.
+        # The next round starts from coefficients of unit margin on these rows.
         inside = float(self.margins[self.rows].min())
         scale = 1.0
         if problem.hard_margin and inside > 0:
