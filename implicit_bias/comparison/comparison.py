@@ -123,6 +123,15 @@ class Comparison:
         ------
         FileExistsError
             The folder has files of these names that belong to no report.
+
+        Examples
+        --------
+        >>> from tempfile import mkdtemp
+        >>> from implicit_bias import MaxMarginSVC, compare
+        >>> X, y = [[1.0], [2.0], [-1.0], [-2.0]], [1, 1, -1, -1]
+        >>> result = compare({"svm": MaxMarginSVC().fit(X, y)}, X, y, train=(X, y))
+        >>> result.report(mkdtemp(), data_name="four points").name
+        'report.html'
         """
         from implicit_bias.report.page import report_on
 
@@ -134,7 +143,15 @@ class Comparison:
         Returns
         -------
         matplotlib Figure
-            Of this function's own; no window opens, and pyplot does not know it.
+            No window opens, and pyplot does not know it.
+
+        Examples
+        --------
+        >>> from implicit_bias import MaxMarginSVC, compare
+        >>> X, y = [[1.0], [2.0], [-1.0], [-2.0]], [1, 1, -1, -1]
+        >>> figure = compare({"svm": MaxMarginSVC().fit(X, y)}, X, y, train=(X, y)).plot()
+        >>> len(figure.axes)
+        2
         """
         from implicit_bias.report.figures.errors import overview
 

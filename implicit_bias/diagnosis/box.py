@@ -91,7 +91,13 @@ class BoxThresholds:
 
 @dataclass(frozen=True, eq=False)
 class BoxLimit:
-    """How far a network is from a KKT point of its loss in the box that weight decay sets.
+    r"""How far a network is from a KKT point of its loss in the box that weight decay sets.
+
+    .. math:: \min_\theta \; L(\theta) \quad \text{subject to} \quad \|\theta_p\|_p \le r_p, \qquad
+        \text{gap} = \sum_p r_p \|g_p\|_{p,*} + \langle g_p, \theta_p \rangle
+
+    with the gradient g_p of tensor p and the radius r_p = s_p / lambda_p of its steps s_p and
+    its weight decay lambda_p.
 
     Attributes
     ----------
@@ -121,6 +127,10 @@ class BoxLimit:
         Dual norm of the gradient of each tensor without decay.
     penalty_score : float
         ||g + lambda theta|| / ||g|| over the tensors with coupled decay; nan without such.
+
+    Notes
+    -----
+    Xie and Li (2024), lemma 3.8, for AdamW; Chen et al. (2023) for Lion.
 
     Examples
     --------

@@ -39,7 +39,12 @@ COLUMNS = ["step", "loss", "score", "score_of_batch", "gap", "reached", "at_wall
 
 
 class BoxTrace:
-    """Record how near a training with weight decay comes to a KKT point of its box.
+    r"""Record how near a training with weight decay comes to a KKT point of its box.
+
+    .. math:: \text{score} = \frac{\sum_p r_p \|g_p\|_{p,*} + \langle g_p, \theta_p \rangle}
+        {\sum_p r_p \|g_p\|_{p,*}}
+
+    with the averaged gradients g_p and the radii r_p; see `BoxLimit`.
 
     Parameters
     ----------
@@ -65,6 +70,8 @@ class BoxTrace:
     Notes
     -----
     Call `record` after each ``loss.backward()`` and before ``optimizer.step()``.
+
+    Xie and Li (2024), section 3, for AdamW; Pethick et al. (2025) for other norms.
 
     Examples
     --------

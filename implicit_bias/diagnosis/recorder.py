@@ -39,7 +39,13 @@ Row: TypeAlias = dict[str, float]
 
 
 class Recorder:
-    """Records margins and KKT gaps of a module that is trained by the user's own loop.
+    r"""Records margins and KKT gaps of a module that is trained by the user's own loop.
+
+    .. math:: \frac{\min_n q_n(\theta)}{\|\theta\|^L}, \qquad
+        \text{gap} = 1 - \frac{\min \, \{ \|w\| : J w \ge L \}^2}{\|\theta\|^2}
+        \text{ at unit margin}
+
+    with the margins q_n, their gradients J and the degree L of the module; see `Diagnosis`.
 
     Parameters
     ----------
@@ -89,6 +95,11 @@ class Recorder:
     -----
     DiagnosisWarning
         Parameters that get no gradient; dropout.
+
+    Notes
+    -----
+    Lyu and Li (2020): late in training the normalized margin of gradient flow does not
+    decrease.
 
     Examples
     --------
@@ -320,6 +331,18 @@ class Recorder:
         ------
         ValueError
             Nothing is recorded.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from implicit_bias import Recorder
+        >>> module = torch.nn.Linear(2, 1, bias=False)
+        >>> recorder = Recorder(module, torch.eye(2), torch.ones(2), norms=["l2"])
+        >>> for step in (1, 2, 3):
+        ...     _ = module.weight.data.fill_(step)
+        ...     _ = recorder.record(step)
+        >>> len(recorder.plot().axes)
+        2
         """
         from implicit_bias.report.figures.recorder import draw_recorder
 

@@ -33,7 +33,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
-    """How far a module is from the KKT points that its training converges to.
+    r"""How far a module is from the KKT points that its training converges to.
+
+    .. math:: \text{gap} = 1 - \Bigl(\frac{\text{optimum}}{\|\theta\|}\Bigr)^2, \qquad
+        \text{optimum} = \min_w \; \|w\| \quad \text{subject to} \quad J w \ge L
+
+    at unit margin, with the gradients J of the margins and the degree L of the module. The gap
+    is 0 at KKT points and nowhere else.
 
     All but `min_margin` and the layers' directions is at unit margin, and so does not change
     when the module is scaled.
@@ -94,6 +100,11 @@ class Diagnosis:
     regime : Regime or None
         Whether the training has left the start's tangent kernel (lazy or rich); None without
         ``start``, or where no time was left.
+
+    Notes
+    -----
+    Lyu and Li (2020) for epsilon and delta; Tsilivis, Vardi, Kempe (2024) for KKT points in any
+    norm.
 
     Examples
     --------

@@ -219,7 +219,10 @@ def stationarity(
     inputs: tuple[Tensor | Array, ...],
     labels: ArrayLike,
 ) -> Stationarity:
-    """Measure how far a module is from a KKT point of theorem 3.1, in float64.
+    r"""Measure how far a module is from a KKT point of theorem 3.1, in float64.
+
+    .. math:: \theta = \sum_n \lambda_n \nabla q_n(\theta), \qquad
+        \lambda_n (q_n(\theta) - 1) = 0, \qquad \lambda \ge 0, \quad q_n(\theta) \ge 1
 
     Parameters
     ----------
@@ -245,6 +248,10 @@ def stationarity(
         A margin is not positive.
     ValueError
         Inputs, outputs or labels that do not fit, or NaN; no parameter to train.
+
+    Notes
+    -----
+    Lippl, Abbott, Chung (2022), theorem 3.1; Lyu and Li (2020) for approximate KKT points.
 
     Examples
     --------
@@ -279,7 +286,11 @@ def certify_network(
     alpha: ArrayLike | None = None,
     multipliers: bool = True,
 ) -> NetworkCertificate:
-    """Bound how far a network of one hidden layer is from the limit, without solving the SVM.
+    r"""Bound how far a network of one hidden layer is from the limit, without solving the SVM.
+
+    .. math:: \zeta_h = w_h W_h, \qquad
+        \frac{\sum_n \lambda_n}{\max_h \|V_h(\lambda)\|} \;\le\; \text{optimum} \;\le\;
+        \frac{\sum_h \|\zeta_h\|}{\min_n y_n f(x_n)}
 
     The network gives the upper bound, its multipliers the lower one; both come from `certify`. A
     readout bias is left out, as it is in `Network.coef`.
@@ -310,6 +321,11 @@ def certify_network(
         no bool.
     ValueError
         More than one hidden layer; data that do not fit.
+
+    Notes
+    -----
+    Lippl, Abbott, Chung (2022), theorem 3.1 and eq. (18): at a KKT point the multipliers lambda
+    of the network are dual variables of its margin problem.
 
     Examples
     --------

@@ -47,7 +47,11 @@ def attention_margin(
     *,
     C: float = np.inf,
 ) -> MarginProblem:
-    """Build the margin problem of one layer of attention that selects a token of each sample.
+    r"""Build the margin problem of one layer of attention that selects a token of each sample.
+
+    .. math:: \min_W \; \Omega(W') \quad \text{subject to} \quad
+        (x_{n, \text{best}} - x_{n, t})' \, W q_n \ge 1
+        \text{ for all } n \text{ and } t \ne \text{best}
 
     Its solution is the smallest W whose scores x_t' W q are largest, by at least 1, at the best
     token of each sample.

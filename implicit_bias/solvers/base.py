@@ -117,7 +117,12 @@ class Start(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Solution(Start):
-    """A solved margin problem.
+    r"""A solved margin problem.
+
+    .. math:: \zeta_g = d_g V_g(\alpha), \qquad d_g (1 - \|V_g(\alpha)\|) = 0, \qquad
+        \alpha_n (y_n (f(x_n) + b) - 1) = 0
+
+    at the optimum of a hard margin under a sum of Euclidean norms; see `MarginProblem` for V.
 
     Attributes
     ----------
@@ -126,7 +131,7 @@ class Solution(Start):
     alpha : ndarray of shape (N,) or (N, K)
         Dual variables, scaled to be feasible (up to 1e-11); sum 1 where the data are not separable.
     group_norms : ndarray of shape (G,)
-        d_g = ||zeta_g||, the multiplier of group g: zeta_g = d_g P_g V_g at the optimum.
+        d_g = ||zeta_g||, the multiplier of group g: zeta_g = d_g V_g at the optimum.
     coef : ndarray of shape (M, D) or (K, M, D)
         Coefficients zeta, scaled to unit margin (hard margin); zero where the data are
         not separable.

@@ -139,7 +139,10 @@ def solve_out_of_core(
     max_seconds: float | None = None,
     on_progress: OnProgress = no_report,
 ) -> OutOfCoreSolution:
-    """Solve the hard margin of a linear model on data that are never in memory as a whole.
+    r"""Solve the hard margin of a linear model on data that are never in memory as a whole.
+
+    .. math:: \min_{w, b} \; \Omega(w) \quad \text{subject to}
+        \quad y_n (\langle w, x_n \rangle + b) \ge 1 \text{ for all } n
 
     What `max_margin` formulates and `solve` solves, for a Dask array or a memory map. Blocks of
     rows are read and passed over by Dask: by the workers of a ``distributed.Client`` where there is

@@ -79,7 +79,13 @@ def solve(
     start: Start | None = None,
     on_progress: OnProgress = no_report,
 ) -> Solution:
-    """Solve a margin problem, with a certificate of the result.
+    r"""Solve a margin problem, with a certificate of the result.
+
+    .. math:: \min_{\zeta, b, \xi} \; \Omega(\zeta) + \sum_n C_n \xi_n \quad \text{subject to} \quad
+        y_n (f(x_n) + b) \ge 1 - \xi_n, \quad \xi_n \ge 0
+
+    with f(x) = sum_m z_m(x) <zeta_m, x>. At the hard margin, C = inf, all xi are 0. See
+    `MarginProblem` for K > 2 classes, and `certify` for the bounds.
 
     Parameters
     ----------
@@ -126,6 +132,12 @@ def solve(
         A solver that does not exist or cannot solve this problem.
     ImportError
         The solver's package is not installed.
+
+    Notes
+    -----
+    Lippl, Abbott, Chung (2022), sections 3 and 4, for gated networks; Crammer and Singer (2001)
+    for the hinge loss of many classes. "interior-point" and "feature-space" are primal-dual
+    methods with the predictor and corrector of Mehrotra (1992).
 
     Examples
     --------

@@ -202,7 +202,12 @@ def train_to_limit(
     leading: bool = False,
     max_seconds: float | None = None,
 ) -> LimitResult:
-    """Continue the training of a float64 module, in place, towards its max-margin limit.
+    r"""Continue the training of a float64 module, in place, towards its max-margin limit.
+
+    .. math:: \frac{\theta}{\|\theta\|} \to \text{KKT points of} \quad
+        \min_\theta \; \|\theta\| \quad \text{subject to} \quad q_n(\theta) \ge 1 \text{ for all } n
+
+    with the margins q_n, and the norm of gradient descent (l2) or of another steepest descent.
 
     Training is on the module's device and begins at its present weights.
     Ctrl-C ends the training and keeps what it has reached.
@@ -268,6 +273,12 @@ def train_to_limit(
     HomogeneityError
         A module that is not homogeneous in its parameters; or, with ``leading``, not even in the
         limit.
+
+    Notes
+    -----
+    Lyu and Li (2020) for homogeneous modules, section 5 and appendix A for steps that follow
+    the loss; Tsilivis, Vardi, Kempe (2024) for other norms; Ji, Srebro, Telgarsky (2021) for
+    momentum.
 
     Examples
     --------
