@@ -122,6 +122,15 @@ class Comparison:
         ------
         FileExistsError
             The folder has files of these names that belong to no report.
+
+        Examples
+        --------
+        >>> from tempfile import mkdtemp
+        >>> from implicit_bias import MaxMarginSVC, compare
+        >>> X, y = [[1.0], [2.0], [-1.0], [-2.0]], [1, 1, -1, -1]
+        >>> result = compare({"svm": MaxMarginSVC().fit(X, y)}, X, y, train=(X, y))
+        >>> result.report(mkdtemp(), data_name="four points").name
+        'report.html'
         """
         from implicit_bias.report.page import report_on
 
@@ -133,7 +142,15 @@ class Comparison:
         Returns
         -------
         matplotlib Figure
-            Of this function's own; no window opens, and pyplot does not know it.
+            No window opens, and pyplot does not know it.
+
+        Examples
+        --------
+        >>> from implicit_bias import MaxMarginSVC, compare
+        >>> X, y = [[1.0], [2.0], [-1.0], [-2.0]], [1, 1, -1, -1]
+        >>> figure = compare({"svm": MaxMarginSVC().fit(X, y)}, X, y, train=(X, y)).plot()
+        >>> len(figure.axes)
+        2
         """
         from implicit_bias.report.figures.errors import overview
 
@@ -407,12 +424,13 @@ class Comparison:
         tables = [(headings, rows)]
         pairs = []
         for pair in self.pairs:
-            if math.isfinite(pair.disagreement):  # both have a predictor
-                found = percent(pair.disagreement, space=" ")
-                by_chance = percent(pair.by_chance, space=" ")
-                pairs.append([pair.first, pair.second, found, by_chance])
+            agreement = self.agreement(pair.first, pair.second)
+            if agreement is not None:  # both have a predictor
+                expected = percent(1.0 - pair.by_chance, space=" ")
+                found = percent(agreement.share, space=" ")
+                pairs.append([pair.first, pair.second, found, expected, str(agreement)])
         if pairs:
-            headings = ["first model", "second model", "disagreement", "if independent"]
+            headings = ["first model", "second model", "agreement", "if independent", "samples"]
             tables.append((headings, pairs))
         return tables
 

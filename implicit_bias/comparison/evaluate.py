@@ -87,8 +87,8 @@ def compare(
     gated   0 %    0 to 24 %      0.7595  1.317  < 0.001 %
     linear  0 %    0 to 24 %      0.8282  1.207  < 0.001 %
     <BLANKLINE>
-    first model  second model  disagreement  if independent
-    gated        linear        0 %           0 %
+    first model  second model  agreement  if independent  samples
+    gated        linear        100 %      100 %           12 of 12
     <BLANKLINE>
     No model has a significantly lower error than all others: gated misclassifies 0 of 12 test \
 samples (0 %); its difference from linear is not significant (McNemar’s exact test).

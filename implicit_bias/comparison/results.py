@@ -172,7 +172,7 @@ class ModelResult:
     predicted : ndarray of shape (n,)
         The class that it gives each test sample; None where it is undecided.
     wrong : ndarray of bool, shape (n,)
-        The test samples on the wrong side; f(x) = 0, or two largest f_k(x), counts as wrong. Empty
+        The misclassified test samples; f(x) = 0, or two largest f_k(x), counts as wrong. Empty
         without a predictor.
     train_wrong : Count or None
         How many of the training samples; None where these were not given, or without a predictor.
@@ -193,7 +193,7 @@ class ModelResult:
 
     @property
     def count(self) -> Count:
-        """How many of the test samples are on the wrong side."""
+        """How many of the test samples are misclassified."""
         return Count(int(np.count_nonzero(self.wrong)), len(self.wrong))
 
     @property

@@ -132,9 +132,9 @@ class Standing:
         Norm at unit margin over the certified minimum, minus 1; inf where the network does not
         separate its training samples, nan where it is not known.
     train_wrong : Count or None
-        Training samples on the wrong side.
+        Misclassified training samples.
     wrong : Count or None
-        Test samples on the wrong side.
+        Misclassified test samples.
     agreement : Count or None
         Test samples on which network and SVM agree.
     by_chance : float

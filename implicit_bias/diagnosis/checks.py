@@ -56,7 +56,7 @@ def check(
     norms : iterable of ParameterNorm
         Those that it is measured in.
     leading : bool
-        Whether its leading part is measured.
+        Whether its leading-order part is measured.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def _refuse_on_first_samples(
 
 
 def _dropout_rate(part: nn.Module) -> float:
-    """Share of the activations that a part drops in training; 0 of parts that drop none."""
+    """Fraction of the activations that a part drops in training; 0 of parts that drop none."""
     if isinstance(part, _DropoutNd):
         return part.p
     if isinstance(part, (nn.MultiheadAttention, nn.RNNBase)):
@@ -163,8 +163,8 @@ def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]
         if len(wrong):
             samples = {"samples": named(wrong)}
             yield Finding(Code.MODULE_MISCLASSIFIES, float(len(wrong)), details=samples)
-        # The leading part does not depend on some parameters at all, as on upper biases: their
-        # direction does not count, either, so they are no such parameters.
+        # The leading-order part does not depend on some parameters at all, as on upper biases:
+        # their direction does not count, either, so they are no such parameters.
         degree_0 -= set(without_gradient(gradients))
     if degree_0:
         in_order = tuple(name for name in gradients.shapes if name in degree_0)

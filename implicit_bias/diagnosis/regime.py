@@ -132,11 +132,11 @@ def regime_of(subject: Subject, start: Start, deadline: Deadline) -> Regime:
     Parameters
     ----------
     subject : Subject
-        The module now. Of a leading part, the module itself is compared.
+        The module now. Of a leading-order part, the module itself is compared.
     start : nn.Module or state dict
         The same architecture, before the training.
     deadline : Deadline
-        When to end the search for the largest margin in the tangent features.
+        When to end the search for the maximum margin in the tangent features.
 
     Raises
     ------
@@ -216,7 +216,7 @@ def _tangent_share(gradients: Margins, moved: Tensor, deadline: Deadline) -> flo
     if not reached > 0.0:
         return 0.0
     # min ||w|| s.t. J_0 w >= 1 is 1 / gamma_0, and any multipliers bound it from below. The
-    # displacement is feasible, once it has margin 1, so its size is an upper bound.
+    # displacement is feasible, once it has unit margin, so its size is an upper bound.
     margins = gradients.margins(theta)
     feasible = moved / (size * reached)
     program = TangentProgram(gradients, theta, 1.0, PARAMETER_NORMS["l2"], margins)

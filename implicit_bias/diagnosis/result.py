@@ -33,9 +33,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
-    """How far a module is from the KKT points that its training converges to.
+    r"""How far a module is from the KKT points that its training converges to.
 
-    All but `min_margin` and the layers' directions is at smallest margin 1, and so does not change
+    .. math:: \text{gap} = 1 - \Bigl(\frac{\text{optimum}}{\|\theta\|}\Bigr)^2, \qquad
+        \text{optimum} = \min_w \; \|w\| \quad \text{subject to} \quad J w \ge L
+
+    at unit margin, with the gradients J of the margins and the degree L of the module. The gap
+    is 0 at KKT points and nowhere else.
+
+    All but `min_margin` and the layers' directions is at unit margin, and so does not change
     when the module is scaled.
 
     Attributes
@@ -49,7 +55,7 @@ class Diagnosis:
     normalised_margin : float
         min_margin / ||theta||^L.
     parameter_norm : float
-        ||theta|| at smallest margin 1.
+        ||theta|| at unit margin.
     gap : float
         Relative KKT gap in [0, 1] of the multipliers: 1 - (L sum lambda)^2 / (||theta||^2
         ||J' lambda||_*^2). 0 exactly at the KKT points of min 1/2 ||theta||^2 s.t. margins >= 1.
@@ -88,14 +94,19 @@ class Diagnosis:
         The optimizers whose norm this is, with what their limit depends on; empty where they
         are not known, or converge elsewhere.
     rest : float or None
-        Of a leading part f_L of the module f: largest ``abs(f - f_L)`` on the samples over the
-        largest ``abs(f_L)``. None where the module itself was measured.
+        Of a leading-order part f_L of the module f: largest ``abs(f - f_L)`` on the samples over
+        the largest ``abs(f_L)``. None where the module itself was measured.
     epsilon, delta : float
         Of Lyu and Li's (epsilon, delta)-approximate KKT points: ||theta - sum_n lambda_n grad q_n||
-        and the largest lambda_n (q_n - 1), at smallest margin 1; nan in other norms than l2.
+        and the largest lambda_n (q_n - 1), at unit margin; nan in other norms than l2.
     regime : Regime or None
         Whether the training has left the start's tangent kernel (lazy or rich); None without
         ``start``, or where no time was left.
+
+    Notes
+    -----
+    Lyu and Li (2020) for epsilon and delta; Tsilivis, Vardi, Kempe (2024) for KKT points in any
+    norm.
 
     Examples
     --------
@@ -161,7 +172,7 @@ class Diagnosis:
         return np.asarray(weights / (weights.sum() or 1.0))
 
     def largest_shares(self, count: int = 16) -> list[tuple[int, float, str]]:
-        """Return the samples of the largest shares in the multipliers.
+        """Return the samples with the largest fractions of the sum of multipliers.
 
         Parameters
         ----------
@@ -332,7 +343,7 @@ class Diagnosis:
         return draw_diagnosis(self)
 
     def plot_support(self, images: Tensor | ArrayLike, count: int = 16) -> Figure:
-        """Draw the samples of the largest shares, with these, and the class each is held against.
+        """Draw the samples with the largest multipliers, and the class each is held against.
 
         Parameters
         ----------

@@ -156,7 +156,8 @@ def which_norm(
         reference, so three norms may take 75 seconds alone and 150 beside a reference: with much
         less the bounds say little.
     leading : bool
-        Whether to measure the leading part of the module, and of the reference, as `diagnose` does.
+        Whether to measure the leading-order part of the module, and of the reference, as `diagnose`
+        does.
 
     Returns
     -------
@@ -286,10 +287,10 @@ def _reference(margins: Margins, subject: Subject) -> Subject:
         return found
     where = ""
     if found.itself.min_margin > 0:
-        where = " in its leading part"
+        where = " in its leading-order part"
     raise SeparationError(
-        f"the reference has samples on the wrong side{where} (smallest margin "
-        f"{found.min_margin:.3g}), so it has no gap: pass a later state of its training"
+        f"the reference misclassifies samples{where} (smallest margin "
+        f"{found.min_margin:.3g}), so it has no KKT gap: pass a later state of its training"
     )
 
 

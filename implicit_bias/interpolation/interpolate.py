@@ -44,7 +44,7 @@ from implicit_bias.norms.named import name_of
 from implicit_bias.problem import decision
 from implicit_bias.problem.gating import GateMatrix, Gating
 
-# Residuals above this share of the values are no rounding.
+# Residuals above this fraction of the values are no rounding.
 ROUNDING = 1e-11
 
 
@@ -78,7 +78,11 @@ class InterpolationStatus(WordedStatus):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Interpolant:
-    """Coefficients of minimum norm that interpolate, with certified bounds on that norm.
+    r"""Coefficients of minimum norm that interpolate, with certified bounds on that norm.
+
+    .. math:: \min_{\zeta, b} \; \Omega(\zeta) \quad \text{subject to}
+        \quad f(x_n) + b = y_n \text{ for all } n, \qquad
+        \frac{\sum_n \alpha_n y_n}{\Omega_*(V(\alpha))} \le \text{optimum} \le \Omega(\zeta)
 
     Attributes
     ----------

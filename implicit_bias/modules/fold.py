@@ -7,7 +7,7 @@ In evaluation a layer W x + b and the batch normalisation behind it are one affi
 
 Batch normalisation makes the weights before it invariant to their scale, so a module that has it is
 not homogeneous in them. The folded one is a network of layers alone: what gradient descent would
-find from there on is a margin problem (of the leading part, as b' is not 0).
+find from there on is a margin problem (of the leading-order part, as b' is not 0).
 
 Trained on all samples in one batch, mean and variance are those of the data, and functions of the
 parameters: f(x; theta, mean(theta), var(theta)). But for eps this is invariant to the scale of W,
@@ -16,10 +16,10 @@ module of it. W has degree 0 in it, so that theorems on KKT points of homogeneou
 cover its limit; for a linear predictor behind batch normalisation Cao et al. (2023) show that
 gradient descent converges to equal margins.
 
-Source: Ioffe and Szegedy (2015), section 3.1, for the map of a trained network; Arora, Li and Lyu
-(2019), "Theoretical analysis of auto rate-tuning by batch normalization", for the invariance; Cao,
-Zou, Li and Gu (2023), "The implicit bias of batch normalization in linear models and two-layer
-linear convolutional neural networks".
+Sources: Ioffe and Szegedy (2015), section 3.1, for the map of a trained network. For the
+invariance, Arora, Li and Lyu (2019), "Theoretical analysis of auto rate-tuning by batch
+normalization". For the implicit bias, Cao, Zou, Li and Gu (2023), "The implicit bias of batch
+normalization in linear models and two-layer linear convolutional neural networks".
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def full_batch(
     module : nn.Module
         With batch normalisation; it is not changed.
     inputs : Tensor, array_like, tuple of them, or a DataLoader
-        All samples that it is trained on, (N, ...); of a loader its labels are left out.
+        All training samples (N, ...); the labels of a loader are left out.
 
     Returns
     -------
@@ -273,7 +273,7 @@ class _Statistics:
 class _FullBatchNorm(nn.Module):
     """A batch normalisation of given statistics, with the parameters and buffers of another one."""
 
-    # A channel whose deviation is below this share of its size is constant, but for rounding.
+    # A channel whose deviation is below this fraction of its size is constant, but for rounding.
     CONSTANT = 1e-12
 
     def __init__(self, norm: _BatchNorm, statistics: _Statistics) -> None:

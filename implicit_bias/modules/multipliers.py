@@ -1,6 +1,6 @@
 r"""The best multipliers of a KKT point, in any norm of the parameters, with bounds on both sides.
 
-They are the dual solution of the tangent program (2) of `tangent_program`,
+They are the dual solution of the tangent problem (2) of `tangent_program`,
 
     min ||w||  s.t.  J w >= L,       dual  max L sum(lambda)  s.t.  ||J' lambda||_* <= 1.
 
@@ -81,8 +81,8 @@ class MultiplierSearch:
         The level method, and working sets that are not ``exact``, end when the two bounds on the
         KKT gap differ by at most this.
     known_share, least_known : float
-        A small gap is found more accurately: to the share ``known_share`` of itself if that is less
-        than ``known``, but never to less than ``least_known``.
+        A small gap is found more accurately: to the fraction ``known_share`` of itself if that is
+        less than ``known``, but never to less than ``least_known``.
     first_pairs : int
         Most pairs of the first working set, and most that join it at a time.
     beside_start : int
@@ -100,14 +100,14 @@ class MultiplierSearch:
     broken : float
         A constraint J w >= L is broken if J w is below L by more than this fraction of L.
     rough : float
-        If the search is not ``exact``, this share of the accuracy asked for takes the place of
+        If the search is not ``exact``, this fraction of the accuracy asked for takes the place of
         ``broken``.
     program_share : float
         The problem of a working set is solved to a relative gap of this times ``broken``.
     agree : float
         Bounds whose relative difference is at most this count as exact.
     exact_share : float
-        Share of the time for working sets where a conic solver solves, which may take hours, and
+        Fraction of the time for working sets where a conic solver solves, which may take hours, and
         for the start in l2 of the level method.
     native_entries, native_pairs : int
         Most entries of the rows of a working set for this package's solvers; working sets are used
@@ -320,7 +320,7 @@ def best_multipliers(
     Parameters
     ----------
     tangent : TangentProgram
-        The module at smallest margin 1, and the geometry.
+        The module at unit margin, and the norm.
     seconds : float
         Limit on the time of the search in norms other than l2, where no ``deadline`` is sooner.
     starts : sequence of ndarray of shape (n,)

@@ -1,4 +1,4 @@
-r"""The norm in which optimizers go to the maximum margin, read from their parameter groups.
+r"""The norm whose margin optimizers maximise in the limit, read from their parameter groups.
 
 Where each step moves every tensor p by s_p times the unit direction of steepest descent in a norm
 of its own, the whole is steepest descent in
@@ -7,7 +7,8 @@ of its own, the whole is steepest descent in
 
 so that several optimizers which hold all trained parameters together have one norm: Muon on the
 matrices and Adam on the rest, say. Gradient descent moves a tensor by s_p times its gradient: that
-is the gradient flow of theta_p / sqrt(s_p), which goes to KKT points in their l2 norm.
+is the gradient flow of theta_p / sqrt(s_p), which converges in direction to KKT points in their l2
+norm.
 
 The norm of each optimizer's steps, their s_p, what the limit requires and who proves it is one
 table, `base.options.ALL_OPTIMIZER_LIMITS`; `modules.steps` reads it off parameter groups. Beside

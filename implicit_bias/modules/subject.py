@@ -4,8 +4,8 @@
 
 1. `margins_of` checks the module, its inputs and labels, and makes them margins with gradients.
 2. `Subject.of` leaves out the parameters that are not trained, and measures the degree.
-3. `Subject.at_margin_1` formulates the tangent program of a norm at the module scaled to smallest
-   margin 1, and `Subject.measure` finds its best multipliers, whose `gap` is how far the module is
+3. `Subject.at_margin_1` formulates the tangent problem of a norm at the module scaled to unit
+   margin, and `Subject.measure` finds its best multipliers, whose `gap` is how far the module is
    from where training can end (`multipliers`).
 """
 
@@ -38,7 +38,11 @@ NOTHING_TRAINED = (
 
 
 class SeparationError(ValueError):
-    """A network that misclassifies samples, so that no scaling of it has margin 1.
+    """A module with a margin q_n(theta) <= 0: it does not separate its samples.
+
+    q_n(c theta) = c^L q_n(theta) has the same sign for every c > 0, so no scaling of the module
+    makes its smallest margin positive. A KKT point is defined at unit margin only. The margin of a
+    sample is 0 or less where the module misclassifies it, or gives it no class.
 
     Examples
     --------
@@ -120,7 +124,7 @@ def margins_of(
 def offering_leading(how: str = "pass leading=True") -> Iterator[None]:
     """Let the refusal of a module mention ``leading=True``, where it may help.
 
-    Whether there is a leading part is not looked for, which takes hundreds of forward passes.
+    Whether there is a leading-order part is not looked for, which takes hundreds of forward passes.
     ``how`` says how to ask for it.
     """
     try:
@@ -192,7 +196,7 @@ class Subject:
     ----------
     gradients : Margins
         Its margins as a function of the parameters that count; with ``leading`` those of its
-        leading part.
+        leading-order part.
     degree : float
         L.
     whole : Margins or None
@@ -224,7 +228,7 @@ class Subject:
         degree : float, optional
             L; checked where it is given.
         leading : bool
-            Whether to measure the leading part of the module; see `modules.leading`.
+            Whether to measure the leading-order part of the module; see `modules.leading`.
 
         Raises
         ------
@@ -264,7 +268,7 @@ class Subject:
 
     @cached_property
     def rest(self) -> float:
-        """Largest |f - f_L| over the largest |f_L|, f_L the leading part of f; 0 without one."""
+        """Largest |f - f_L| over the largest |f_L|, f_L the leading-order part; 0 without one."""
         if self.whole is None:
             return 0.0
         leading = self.gradients.outputs(self.gradients.theta)
@@ -307,14 +311,14 @@ class Subject:
 
     @property
     def error(self) -> float:
-        """Share of the samples on the wrong side; nan where an output is not finite."""
+        """Fraction of misclassified samples; nan where an output is not finite."""
         if not math.isfinite(self.min_margin):
             return math.nan
         return len(self.wrong) / len(self.gradients.labels)
 
     @property
     def itself(self) -> Subject:
-        """The module itself; where no leading part is measured, that is this subject."""
+        """The module itself; where no leading-order part is measured, that is this subject."""
         return self if self.whole is None else Subject(self.whole, self.degree)
 
     @property
@@ -335,7 +339,7 @@ class Subject:
             return math.copysign(root**self.degree, self.min_margin)
 
     def at_margin_1(self, norm: ParameterNorm) -> multipliers.TangentProgram:
-        """Scale the module to smallest margin 1, and formulate its tangent program in a norm.
+        """Scale the module to unit margin, and formulate its tangent problem in a norm.
 
         Raises
         ------
@@ -349,8 +353,8 @@ class Subject:
         scale = float(np.float64(smallest) ** (1.0 / self.degree))
         if not 0.0 < scale < math.inf:
             raise homogeneity.HomogeneityError(
-                f"the module is homogeneous of degree {self.degree:.4g}: scaled to smallest margin "
-                "1, its parameters leave the range of float64",
+                f"the module is homogeneous of degree {self.degree:.4g}: scaled to unit margin "
+                "its parameters leave the range of float64",
                 "use layers whose outputs grow with the parameters, not with a small power of them",
             )
         theta = self.gradients.theta / scale
@@ -364,27 +368,28 @@ class Subject:
         # gets wrong, then training that has not separated the samples yet.
         if not self.margins.any():
             return (
-                "all margins are 0, so no scaling of the module has margin 1: are all its units "
-                "dead, its last weights 0, or its leading part (a low-rank update before its first "
-                "step)? Train on, or start from other weights"
+                "all margins are 0, at any scale of the module, so it has no KKT gap: are all its "
+                "units dead, its last weights 0, or its leading-order part 0 (a low-rank "
+                "update before its first step)? Continue the training, or start from other weights"
             )
         wrong = self.wrong
         n_samples = len(self.gradients.labels)
         only = np.setdiff1d(wrong, self.itself.wrong)
         if len(only):
             return (
-                f"the leading part of the module misclassifies {len(only)} of {n_samples} samples "
-                f"(samples {named(only)}) that the module itself does not: train longer, by "
-                "train_to_limit(..., leading=True) say, for the leading part decides in the limit"
+                f"the leading-order part of the module misclassifies {len(only)} of {n_samples} "
+                f"samples (samples {named(only)}) that the module itself classifies correctly, and "
+                "it decides in the limit: train further, as by train_to_limit(..., leading=True)"
             )
         return (
-            f"{len(wrong)} of {n_samples} samples are on the wrong side (samples {named(wrong)}; "
-            f"smallest margin {self.min_margin:.3g}), so no scaling of the module has margin 1 and "
-            "there is no gap: train until all are right, or leave these samples out"
+            f"{len(wrong)} of {n_samples} samples are misclassified (samples {named(wrong)}; "
+            f"smallest margin {self.min_margin:.3g}). Their margins are not positive at any scale "
+            "of the module, so it has no KKT gap: train until no sample is misclassified, or leave "
+            "these samples out"
         )
 
     def measure(self, norm: ParameterNorm, deadline: Deadline = NEVER) -> multipliers.Multipliers:
-        """Find the best multipliers of the module at smallest margin 1; see `best_multipliers`."""
+        """Find the best multipliers of the module at unit margin; see `best_multipliers`."""
         return multipliers.best_multipliers(self.at_margin_1(norm), deadline=deadline)
 
     def gap(

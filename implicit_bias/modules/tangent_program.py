@@ -1,13 +1,13 @@
-r"""The tangent program at a module of smallest margin 1, and the bounds that multipliers prove.
+r"""The tangent problem of a module at unit margin, and the bounds that multipliers prove.
 
-theta is scaled to smallest margin 1, J are the gradients of the margins q, L the degree. For any
+theta is scaled to unit margin, J are the gradients of the margins q, L the degree. For any
 multipliers lambda >= 0 and v = J' lambda, Fenchel's inequality and Euler's <theta, v> = L <lambda,
 q> give
 
     (1)   1/2 ||theta||^2 + 1/2 ||v||_*^2 - L sum(lambda)  >=  L <lambda, q - 1>  >=  0,
 
 which is 0 exactly where theta is a KKT point of  min 1/2 ||theta||^2 s.t. q >= 1  with these
-multipliers. The best lambda is the dual solution of the *tangent program*
+multipliers. The best lambda is the dual solution of the *tangent problem*
 
     (2)   min ||w||  s.t.  J w >= L,       dual  max L sum(lambda)  s.t.  ||J' lambda||_* <= 1,
 
@@ -39,18 +39,18 @@ Method = Literal["exact", "interior point", "level method", "stopped"]
 
 @dataclass(frozen=True, eq=False)
 class TangentProgram:
-    """min ||w|| s.t. J w >= L, at parameters of smallest margin 1.
+    """min ||w|| s.t. J w >= L, at parameters of unit margin.
 
     Attributes
     ----------
     gradients : Margins
         The margins and their gradients.
     theta : Tensor of shape (P,)
-        Parameters of smallest margin 1.
+        Parameters at unit margin.
     degree : float
         L.
     norm : ParameterNorm
-        The geometry.
+        Norm of the steepest descent.
     margins : ndarray of shape (n,)
         Margins at theta.
     scale : float
@@ -140,12 +140,12 @@ class TangentProgram:
 
 @dataclass(frozen=True, eq=False)
 class Multipliers:
-    """Multipliers, and the bounds on the optimum of the tangent program that they prove.
+    """Multipliers, and the bounds on the optimum of the tangent problem that they prove.
 
     Attributes
     ----------
     program : TangentProgram
-        The tangent program.
+        The tangent problem.
     weights : ndarray of shape (n,)
         lambda >= 0, scaled so that ||v||_*^2 = L sum(lambda), where the KKT gap is least.
     combination : Tensor of shape (P,)

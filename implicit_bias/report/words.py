@@ -99,13 +99,6 @@ def class_note(data: Dataset) -> str:
     return str(WORDS["classes"]["named_two"].format(positive=positive, negative=negative))
 
 
-def margin_words(data: Dataset) -> str:
-    """Say what the margin of a sample is."""
-    if data.classes is None:
-        return str(WORDS["margin"]["two_classes"])
-    return str(WORDS["margin"]["many_classes"])
-
-
 def data_facts(train: Dataset | None, test: Dataset, given: Mapping[str, str]) -> dict[str, str]:
     """Return the facts that a page states of its data, by name, and those ``given`` last."""
     described = test

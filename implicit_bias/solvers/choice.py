@@ -80,7 +80,7 @@ class FallBack:
         Entries of the cones of matrix norms up to which Clarabel is taken: it factorises them, in
         hours and tens of GiB where SCS takes seconds.
     most_with_offset : int
-        Samples up to which a user is told that a free offset would separate them.
+        Samples up to which a user is told that an unpenalized intercept would separate them.
     """
 
     doubtful: float = 1e-4
@@ -180,7 +180,7 @@ def choose(problem: MarginProblem) -> Choice:
         if _sums_maxima(problem):
             return Choice("highs", "a norm of maxima is a linear program")
         # The norm has to have an atom in CVXPY, which is seen when the program is formulated.
-        return Choice(FALL_BACK.conic(problem), "a norm that no native method takes")
+        return Choice(FALL_BACK.conic(problem), "a norm that no built-in method takes")
     seconds = costs.estimates(problem)
     best = min(seconds, key=lambda name: seconds[name])
     others = ", ".join(f"{name} {value:.2g} s" for name, value in seconds.items() if name != best)

@@ -3,7 +3,7 @@ r"""CVXPY's solvers on the same `MarginProblem`: the reference, and the only use
 Primal  minimise  Omega(zeta) + C sum_n xi_n
         subject to  A zeta + E b + xi_n(p) >= 1 for all rows p,   xi >= 0
 
-With two classes, one group and a hard margin the program is quadratic, up to the scale of zeta,
+With two classes, one group and a hard margin this is a quadratic program, up to the scale of zeta,
 
         minimise ||zeta||^2 / 2  subject to  A zeta + E b >= 1,
 
@@ -130,7 +130,8 @@ class CvxpySolver(ExternalSolver):
     backend : str
         Its name.
     time_share : float
-        Of the time that there is, a solver gets this share, so that its last iterate can be read.
+        Of the time that there is, a solver gets this fraction, so that its last iterate can be
+        read.
     """
 
     backend: str
@@ -219,7 +220,7 @@ class CvxpySolver(ExternalSolver):
     def formulate(
         self, problem: MarginProblem, quadratic: bool
     ) -> tuple[cp.Problem, Callable[[], Answer]]:
-        """Return the program of the module's head, and what reads its solution once it is solved.
+        """Return the problem of the module's head, and what reads its solution once it is solved.
 
         Quadratic programs are formulated as such where ``quadratic``.
         """
@@ -263,7 +264,7 @@ class CvxpySolver(ExternalSolver):
 
 
 def is_quadratic(problem: MarginProblem) -> bool:
-    """Whether the program is quadratic, up to the scale of its variables."""
+    """Whether the problem is a quadratic program, up to the scale of its variables."""
     return problem.hard_margin and problem.n_groups == 1 and problem.is_binary_group_lasso
 
 

@@ -1,4 +1,4 @@
-"""The one loop around every native method: iterate, keep the history, stop, be interrupted.
+"""The one loop around every built-in method: iterate, keep the history, stop, be interrupted.
 
 A method is a `Run`: an object that holds the state of one solve. Its ``steps`` yield the best
 bounds so far, once an iteration, and return the status with which they end; its ``answer`` is
@@ -64,7 +64,7 @@ def finite(problem: MarginProblem, found: base.Candidate) -> base.Candidate:
 
 
 class Run(ABC):
-    """One solve by a native method, as far as it has come."""
+    """One solve by a built-in method, as far as it has come."""
 
     detail: str = ""
     # The seconds that a step may take, where that was estimated.
@@ -181,7 +181,7 @@ class NativeSolver(base.Solver):
     def takes_norm(self, problem: MarginProblem) -> bool:
         """Whether it takes the norm of a problem of two classes as it is.
 
-        If not, it gets the same program as a sum of l2 norms over groups of gates.
+        If not, it gets the same problem as a sum of l2 norms over groups of gates.
         """
         return False
 
@@ -210,7 +210,7 @@ class NativeSolver(base.Solver):
         deadline = Deadline.after(self.max_seconds)
         import torch  # here: solvers that do not compute with it need not load it
 
-        # A sum of l2 norms over other parts than gates, such as inputs, becomes the same program
+        # A sum of l2 norms over other parts than gates, such as inputs, becomes the same problem
         # over groups of gates. A method that `takes_norm` gets the problem as it is.
         posed = problem
         if problem.classes is None and not self.takes_norm(problem):

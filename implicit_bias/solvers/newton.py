@@ -10,9 +10,9 @@ margins: D is diag(s / alpha) plus, with a soft margin, a block xi / w for each 
 in the rows, with D + Phi K Phi' or D + Phi K^-1 Phi', or in the features, with K^-1 + Phi' D^-1 Phi
 or K + Phi' D^-1 Phi: whichever `costs` estimates to be faster. With W = V the system in the
 features keeps numbers of the cone as a border (`cones`). In the rows Phi (A (x) I) Phi' is the mask
-(b A b') o (x x'); what K adds to it has the rank r (r + 1) / 2 (a border of the system, because it
-grows like 1 / mu) or, inverted, r^2. With entries K is diagonal. The system of Euclidean groups in
-the rows is
+(b A b') o (x x'). What K adds to it has the rank r (r + 1) / 2 or, inverted, r^2. It is a border of
+the system, because it grows like 1 / mu. With entries K is diagonal. The system of Euclidean groups
+in the rows is
 
         [ A   Pi      e ] [dalpha]   [right]        A = Q(R) + diag(s / alpha) + blocks xi / w
         [ Pi' -T / R  0 ] [dR    ] = [c]                                                  (groups)
@@ -262,7 +262,7 @@ class ClassRowNewton(RowNewton[AnyClassCone]):
     The equations of the cone and of the intercept hold to rounding after each solve.
     """
 
-    # The refinement ends when the rows' residual is below this share of their right-hand side.
+    # The refinement ends when the rows' residual is below this fraction of their right-hand side.
     negligible: ClassVar[float] = 1e-10
 
     def factorise(self) -> None:
@@ -387,7 +387,7 @@ class FeatureNewton(Newton[FeatureCone]):
     h: Tensor
     loose: Tensor | None
 
-    # The refinement ends after a correction below this share of the solution: the next one would
+    # The refinement ends after a correction below this fraction of the solution: the next one would
     # be about its square.
     settled: ClassVar[float] = 1e-8
     # Of products in float32 each refinement has to be smaller than the last by this factor.

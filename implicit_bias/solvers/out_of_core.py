@@ -9,7 +9,7 @@ The rounds are those of `rounds`. Their working set S is in memory, in one place
    certified upper bound.
 3. The rows that violate most join S, and what is clearly no support vector leaves it.
 
-The bounds are those of `certify` on all samples at once, as real numbers of the stored values.
+The bounds are those of `certify` on all samples at once: rigorous for the values as stored.
 
 A block is a chunk of a Dask array, or a part of a memory map's file. A function of each block is
 computed by the workers of a ``distributed.Client``, each holding a block at a time; without a
@@ -54,10 +54,10 @@ class OutOfCoreSolution:
     Attributes
     ----------
     coef : ndarray of shape (1, D) or (K, 1, D)
-        Coefficients, scaled to smallest margin 1 on all samples; zero where these are not
+        Coefficients, scaled to unit margin on all samples; zero where these are not
         separable.
     intercept : float or ndarray of shape (K,)
-        The free offset; 0 without one.
+        The unpenalized intercept; 0 without one.
     status : Status
         How it ended.
     certificate : Certificate
@@ -139,7 +139,10 @@ def solve_out_of_core(
     max_seconds: float | None = None,
     on_progress: OnProgress = no_report,
 ) -> OutOfCoreSolution:
-    """Solve the hard margin of a linear model on data that are never in memory as a whole.
+    r"""Solve the hard margin of a linear model on data that are never in memory as a whole.
+
+    .. math:: \min_{w, b} \; \Omega(w) \quad \text{subject to}
+        \quad y_n (\langle w, x_n \rangle + b) \ge 1 \text{ for all } n
 
     What `max_margin` formulates and `solve` solves, for a Dask array or a memory map. Blocks of
     rows are read and passed over by Dask: by the workers of a ``distributed.Client`` where there is
@@ -276,7 +279,8 @@ class _BlockRounds(Rounds):
     violators: SomeRows
     trouble: ClassVar[tuple[type[Exception], ...]] = ()  # what blocks lack is the caller's to mend
 
-    # S is solved to this share of the tolerance: a pass over the data costs more than a few steps.
+    # S is solved to this fraction of the tolerance: a pass over the data costs more than a few
+    # steps.
     inner_share = 0.1
 
     def __init__(

@@ -43,9 +43,9 @@ class Exchange:
     first_size : int
         Rows of the first set, and how many may join at least.
     growth : float
-        In one round this share of its size may join, if that is more.
+        In one round this fraction of its size may join, if that is more.
     clear_margin, clear_alpha : float
-        A row leaves where its margin exceeds 1 by this much and its alpha is below this share of
+        A row leaves where its margin exceeds 1 by this much and its alpha is below this fraction of
         the mean.
     """
 

@@ -117,7 +117,7 @@ class ScaledProblem:
     ``layout`` is that of `Layout.of_groups` or `Layout.of_features`.
     """
 
-    # Where balancing makes alpha of a row 0, a start has this share of their mean instead.
+    # Where balancing makes alpha of a row 0, a start has this fraction of their mean instead.
     least_share: ClassVar[float] = 1e-6
 
     def __init__(
@@ -175,7 +175,7 @@ class ScaledProblem:
 
     @property
     def balance_tolerance(self) -> float:
-        """Share of e' alpha that rounding alone may leave."""
+        """Fraction of e' alpha that rounding alone may leave."""
         # Errors of a sum of n products grow like the root of n; 100 leaves room for those of alpha.
         return 100.0 * len(self.b) ** 0.5 * float(torch.finfo(self.dtype).eps)
 
@@ -248,7 +248,7 @@ class ScaledProblem:
         if self.soft:
             losses = self.boxes.largest(self.b - margins).clamp(min=0.0)
             return norm + float(self.box_C @ losses), 0.0
-        # Divided by the smallest y f(x), the coefficients reach margin 1: their norm is a bound.
+        # Divided by the smallest y f(x), the coefficients reach unit margin: their norm is a bound.
         smallest = float((margins / self.b).min())
         upper = math.inf
         if smallest > 0:
@@ -256,7 +256,7 @@ class ScaledProblem:
         return upper, max(1.0 - smallest, 0.0)
 
     def to_margin_1(self, norm: float, upper: float) -> float:
-        """Return what takes coefficients of this norm and bound to margin 1: 1 if nothing does.
+        """Return what takes coefficients of this norm and bound to unit margin: 1 if nothing does.
 
         With a soft margin they stay as they are.
         """

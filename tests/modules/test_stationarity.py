@@ -242,7 +242,7 @@ def test_a_flipped_label_is_named() -> None:
     network, _ = at_limit(GATED["gln"]())
     y = Y.copy()
     y[7] *= -1.0
-    with pytest.raises(ib.SeparationError, match="1 of 30 samples are on the wrong side"):
+    with pytest.raises(ib.SeparationError, match="1 of 30 samples are misclassified"):
         measure(network, X, y)
     assert np.isnan(list(kkt_measure(X, y)(network).values())).all()
     found = ib.certify_network(network, X, y)

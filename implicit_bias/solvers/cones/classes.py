@@ -167,7 +167,7 @@ class ClassCone(FeatureCone):
 
     @abstractmethod
     def right_sides(self, mu: float, predictor: Direction | None, weight: float) -> RightSides:
-        """Right-hand sides of a step to mu, with a share of the predictor's second-order terms."""
+        """Right-hand sides of a step to mu, with ``weight`` times the second-order terms."""
 
 
 class FreeRadiusCone(ClassCone):

@@ -132,7 +132,7 @@ class Cone(ABC):
     has_W : bool
         Whether W is a variable beside alpha.
     warm_share : float
-        A point that is moved into the interior has norms of at most this share of the radius.
+        A point that is moved into the interior has norms of at most this fraction of the radius.
     margins : Tensor of shape (P,)
         Those of zeta at the iterate, without the offset.
     norm_of_zeta, norm_of_V : float
@@ -303,7 +303,7 @@ class FeatureCone(Cone):
     def feature_right_sides(
         self, mu: float, predictor: Direction | None, weight: float
     ) -> tuple[Tensor, Any]:
-        """Right-hand sides of a step to mu, with a share of the predictor's second-order terms.
+        """Right-hand sides of a step to mu, with a fraction of the predictor's second-order terms.
 
         And what `feature_back_substitute` needs of them.
         """
