@@ -53,7 +53,7 @@ def changed(frame: pd.DataFrame, change: str) -> pd.DataFrame:
 
 @pytest.mark.fast(
     *("daniely2020/Entry/bound", "daniely2020/Claim/theorem_2"),
-    *("daniely2020/Claim/lemmas_14_to_16", "fiat2019/Entry/clustered"),
+    "daniely2020/Claim/lemmas_14_to_16",
     *("infinite_time/Entry/deep_gln", "infinite_time/Claim/early", "infinite_width/Entry/plane"),
     *("infinite_width/Claim/finite", "lippl2022/Entry/exact_networks", "lippl2022/Claim/equal"),
     *("optimizers/Entry/mirror", "panigrahi2020/Claim/theorem-4-5", "speed/Entry/scaling"),
