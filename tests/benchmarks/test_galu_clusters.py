@@ -149,7 +149,8 @@ def test_lemmas_4_to_7() -> None:
     V = sphere(n, d)
     mu, k = clusters.smallest_eigenvalue(V), clusters.sufficient_width(V, delta)
     radius = clusters.largest_radius(n, k, d, delta)
-    assert clusters.band_probability(radius, d) <= delta / (k * n)
+    # Lemma 6, which is printed with d for n.
+    assert delta / (k * d) < clusters.band_probability(radius, d) <= delta / (k * n)
     singular, split = [], []
     for seed in range(draws):
         U = sphere(k, d, seed=seed + 1)
