@@ -100,15 +100,7 @@ def test_every_statement_has_a_place_and_is_judged(study: Study) -> None:
 
 
 def test_every_check_holds() -> None:
-    """Of the statements that are checked when a page is written, and of the tests named there."""
-    kept = page.Kept(catalogue.study("fiat2019"))
-    assert kept.module is not None
-    checked = [each for each in kept.study.statements if each.checked]
-    assert checked
-    for each in checked:
-        words = kept.module.agrees(each, kept)
-        first, _, of = words.partition(" of ")
-        assert of.startswith(f"{first} "), words
+    """Of the tests that are named where a page is written."""
     tests = "".join(file.read_text("utf-8") for file in Path(__file__).parents[1].rglob("*.py"))
     for study in STUDIES:
         text = (catalogue.HOME / study.name / "study.toml").read_text("utf-8")
