@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-import numpy as np
+import pandas as pd
 
 
 def low_high(name: str, values: Iterable[float]) -> dict[str, float]:
     """Return ``NAME_low`` and ``NAME_high``; values that are NaN are left out."""
-    found = np.asarray(list(values), dtype=float)
-    return {f"{name}_low": float(np.nanmin(found)), f"{name}_high": float(np.nanmax(found))}
+    found = pd.Series(list(values), dtype=float)
+    return {f"{name}_low": float(found.min()), f"{name}_high": float(found.max())}

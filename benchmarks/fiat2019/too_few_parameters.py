@@ -130,10 +130,9 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     share = relu.index.to_numpy()
     ahead = lead_of_relu(frame)
     # At kd/m = 1 GaLU has a loss of 0, and twice the units are compared up to kd/m = 1/2.
-    of_relu = relu[share <= 0.5]
-    of_twice = galu.loc[2 * of_relu.index]
-    twice = of_relu.to_numpy() - of_twice.to_numpy()
-    twice = pd.DataFrame(twice, of_relu.index, of_relu.columns)
+    half = share[share <= 0.5]
+    twice = relu["loss"][half].to_numpy() - galu["loss"][2 * half].to_numpy()
+    published_twice = relu["published"][half].to_numpy() - galu["published"][2 * half].to_numpy()
     # Filters are redrawn at some of the sizes: compared are trainings of the same.
     sizes = frame.loc[frame["network"] == REDRAWN, ["m", "d", "k"]].drop_duplicates()
     same = by_share(frame.merge(sizes))["loss"].unstack()
@@ -156,8 +155,8 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
         "fits": len(fits),
         "sizes": len(draws),
         **low_high("relu_draws", draws),
-        **low_high("twice", twice["loss"]),
-        **low_high("published_twice", twice["published"]),
+        **low_high("twice", twice),
+        **low_high("published_twice", published_twice),
         **low_high("redrawn_ahead", same["ReLU"] - same[REDRAWN]),
     }
 
