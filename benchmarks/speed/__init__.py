@@ -1,1 +1,1 @@
-"""The native solvers beside their peers: time, memory, growth."""
+"""The native solver beside other solvers, in the layout of benchopt; growth; diagnosis."""

@@ -1,6 +1,6 @@
 """Problems that are hard in float64: no answer of a native method is untrue.
 
-Each answer is graded in exact arithmetic (`exact`). The slow run takes a sample of a minute or two;
+Each answer is graded in exact arithmetic (`exact`). The slow run takes a sample of a minute;
 ``STRESS_PROBLEMS=20000 pytest -m slow tests/solvers/test_stress.py`` takes more, in hours.
 """
 
@@ -15,9 +15,10 @@ from hard_problems import draw, graded
 from implicit_bias import Status
 
 # Problems of the general family, and a fifth as many of each other one.
-PROBLEMS = int(os.environ.get("STRESS_PROBLEMS", "150"))
-# The share without an answer that is few: more than float64 has needs scaled data.
-FEW = 0.1
+PROBLEMS = int(os.environ.get("STRESS_PROBLEMS", "100"))
+# The share of missed optima that is few: more digits than float64 has need scaled data, above all
+# where gates are combined by matrices of 1e-30 to 1e30.
+FEW, FEW_COMBINED = 0.1, 0.25
 # Seconds of a solve, on a busy machine.
 LONGEST = 60.0
 
@@ -112,7 +113,7 @@ def test_no_answer_is_untrue_and_few_are_missing(family: str) -> None:
         assert found.lies == [], index
         assert found.seconds < LONGEST, index
         missed += found.missed
-    assert missed <= FEW * count
+    assert missed <= count * (FEW_COMBINED if family == "combined" else FEW)
 
 
 @pytest.mark.slow
