@@ -61,33 +61,38 @@ def numbers(
 def of_the_norm(gln: pd.DataFrame, few: pd.DataFrame, released: pd.DataFrame) -> dict[str, Any]:
     """Return the error of SVM-L2 minus that of SVM-GLN, and what causes the released one."""
     errors = matched(at_medians(few), "error")
-    both = both_sides(few, released, "error")
-    theirs, same = both
+    both_thresholds = matched(few[few["momentum"] == 0.0], "error")
     ten = gln[(gln["train_size"] == TEN_SEEDS) & (gln["momentum"] == 0.0)]
-    ten_errors = matched(ten[ten["threshold"] == "median"], "error")
-    widest = matched(ten[(ten["units"] == max(UNITS)) & (ten["hyperplanes"] == 2)], "error")
-    all_thresholds = matched(few[few["momentum"] == 0.0], "error")
+    theirs, same = both_sides(few, released, "error")
+    their_apart, same_apart = both_sides(few, released, "from_network")
     found = {
         "l2_released": minus(theirs, "SVM-L2", "SVM-GLN"),
         "l2_exact": minus(same, "svm-l2", "svm-gln"),
         "released_settings": len(same),
         "l2_all": minus(errors, "svm-l2", "svm-gln"),
-        "l2_ten": minus(ten_errors, "svm-l2", "svm-gln"),
+        "l2_ten": minus(matched(at_medians(ten), "error"), "svm-l2", "svm-gln"),
         "formula": minus(errors, "svm-l2-formula", "svm-l2"),
-        "groups": minus(all_thresholds, "svm-gln", "svm-gln-published"),
+        "groups": minus(both_thresholds, "svm-gln", "svm-gln-published"),
+        "few_released": minus(narrowest(theirs), "SVM-L2", "SVM-GLN"),
+        "few": minus(narrowest(same), "svm-l2", "svm-gln"),
+        "nearer_released": minus(their_apart, "SVM-L2", "SVM-GLN"),
+        "nearer": minus(same_apart, "svm-l2", "svm-gln"),
+        "widest_released": minus(matched(widest(released), "error"), "SVM-L2", "SVM-GLN"),
     }
     for threshold in THRESHOLDS:
-        rows = widest[widest["threshold"] == threshold]
-        found[f"widest_{threshold}"] = minus(rows, "svm-l2", "svm-gln")
-    rows = released[(released["units"] == max(UNITS)) & (released["hyperplanes"] == 2)]
-    found["widest_released"] = minus(matched(rows, "error"), "SVM-L2", "SVM-GLN")
-    narrow = [rows[(rows["units"] == min(UNITS)) & (rows["hyperplanes"] == 1)] for rows in both]
-    found["few_released"] = minus(narrow[0], "SVM-L2", "SVM-GLN")
-    found["few"] = minus(narrow[1], "svm-l2", "svm-gln")
-    theirs, same = both_sides(few, released, "from_network")
-    found["nearer_released"] = minus(theirs, "SVM-L2", "SVM-GLN")
-    found["nearer"] = minus(same, "svm-l2", "svm-gln")
+        rows = widest(ten[ten["threshold"] == threshold])
+        found[f"widest_{threshold}"] = minus(matched(rows, "error"), "svm-l2", "svm-gln")
     return found
+
+
+def narrowest(table: pd.DataFrame) -> pd.DataFrame:
+    """Keep the smallest networks, as in figure 2d: two contexts a unit."""
+    return table[(table["units"] == min(UNITS)) & (table["hyperplanes"] == 1)]
+
+
+def widest(table: pd.DataFrame) -> pd.DataFrame:
+    """Keep the largest networks of figure 4c: four contexts a unit."""
+    return table[(table["units"] == max(UNITS)) & (table["hyperplanes"] == 2)]
 
 
 def both_sides(

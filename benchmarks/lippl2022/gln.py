@@ -20,7 +20,7 @@ from benchmarks.bench import Part, part
 from benchmarks.lippl2022.as_published import gln_models
 from benchmarks.lippl2022.cells import Setting, measured, no_more
 
-COST = 135
+COST = 110
 MODELS = ("gd-gln", "svm-gln", "svm-l2")
 TRAIN_SIZES, UNITS, HYPERPLANES = (500, 1000, 2000), (10, 20, 50, 100), (1, 2)
 THRESHOLDS, RELEASED_SEEDS = ("median", "random"), (1, 2, 3)

@@ -21,7 +21,7 @@ from benchmarks.lippl2022.cells import Models, Setting
 from benchmarks.lippl2022.gln import RELEASED_SEEDS, THRESHOLDS, TRAIN_SIZES
 from implicit_bias.estimators.svm import MarginSVC
 
-COST = 24
+COST = 10
 MOST_HYPERPLANES = 15
 N_VALIDATION = 12_000
 
