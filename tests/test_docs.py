@@ -19,6 +19,7 @@ from sphinx.errors import ExtensionError
 
 import implicit_bias
 from benchmarks.links import dead_links
+from browser import DARK, check_by_axe, needs_browser
 from implicit_bias.base.options import ALL_OPTIMIZER_LIMITS, optimizer_tables
 from implicit_bias.runs.configuration import MODEL_MEANINGS
 
@@ -210,28 +211,46 @@ def test_numbers_of_the_studies_are_in_their_pages() -> None:
                 assert second in pages, number
 
 
-@pytest.mark.slow
-def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    """The examples run, too, and every link between its pages leads somewhere."""
-    command = [sys.executable, "-m", "benchmarks", "site", "--folder", str(tmp_path)]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site: the examples run, and every link between its pages leads somewhere."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "benchmarks", "site", "--folder", str(folder)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
-    assert (tmp_path / "gallery" / "index.html").exists()
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_shows_what_has_run(site: Path) -> None:
+    assert (site / "gallery" / "index.html").exists()
     # The tutorials have run, and show what they say.
-    network = (tmp_path / "tutorials" / "my_network.html").read_text("utf-8")
+    network = (site / "tutorials" / "my_network.html").read_text("utf-8")
     assert "Not near a KKT point" in network
     assert network.index("Near a KKT point") > network.index("Not near a KKT point")
     assert "near a KKT point of the loss" in network
     # No figure of the gallery is shown twice.
-    for page in (tmp_path / "gallery").glob("plot_*.html"):
+    for page in (site / "gallery").glob("plot_*.html"):
         names = re.findall(r'src="\.\./_images/(sphx_glr_\w+_\d+\.png)"', page.read_text("utf-8"))
         assert names, page
-        shown = [(tmp_path / "_images" / name).read_bytes() for name in names]
+        shown = [(site / "_images" / name).read_bytes() for name in names]
         assert len(set(shown)) == len(shown), page
-    concepts = (tmp_path / "concepts.html").read_text("utf-8")
+    concepts = (site / "concepts.html").read_text("utf-8")
     assert "<mfrac>" in concepts  # formulas are drawn by the browser itself,
-    for page in tmp_path.rglob("*.html"):  # without the network
+    for page in site.rglob("*.html"):  # without the network
         assert not re.search(r'<(script|img)[^>]*src="http', page.read_text("utf-8")), page
+
+
+@pytest.mark.slow
+@needs_browser
+@pytest.mark.parametrize("flags", [(), (DARK,)], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_screen_reader_can_follow_the_site(
+    site: Path, width: int, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    pages = ("index", "tutorials/my_network", "gallery/index", "bibliography", "reference/norms")
+    for page in (*pages, "generated/implicit_bias.solve"):
+        check_by_axe(site / f"{page}.html", tmp_path, f"--window-size={width},900", *flags)
 
 
 @pytest.mark.slow

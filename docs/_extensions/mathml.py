@@ -21,7 +21,8 @@ def inline(translator: Any, node: nodes.math) -> None:
 
 
 def block(translator: Any, node: nodes.math_block) -> None:
-    """Write a displayed formula."""
+    """Write a displayed formula, which scrolls by itself where it is wider than the page."""
     formula = tex2mathml(node.astext(), as_block=True)
-    translator.body.append(f'<div class="formula">{formula}</div>')
+    # What scrolls is reached from the keyboard, too.
+    translator.body.append(f'<div class="formula" tabindex="0">{formula}</div>')
     raise nodes.SkipNode

@@ -1,8 +1,6 @@
 """The page: whole, true to the comparison, safe to open, and readable on a phone."""
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,15 +15,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import implicit_bias as ib
+from browser import DARK, Page, check_by_axe, needs_browser, opened
 from comparison.samples import TEST, TRAIN, compared, fitted_models
 from implicit_bias.base.wording import minus, percent
 from implicit_bias.comparison.verdict import Verdict
 from implicit_bias.datasets import make_toy, split
 from implicit_bias.report.page import write_report
 from implicit_bias.report.tables import tables
-from report.written import ATTACK, Page, Report, fit_and_write, no_margins
+from report.written import ATTACK, Report, fit_and_write, no_margins
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WIDTHS = (390, 1280)
 LAST = ["details", "setting"]
 
@@ -277,7 +275,7 @@ def seen(report: Report, script: str, folder: Path, width: int = max(WIDTHS)) ->
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="needs a chromium binary")
+@needs_browser
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["digits", "plane"])
 def test_nothing_is_cut_off_in_a_browser(
@@ -290,58 +288,15 @@ def test_nothing_is_cut_off_in_a_browser(
         assert found["hidden"] == 0  # all columns are seen without scrolling
 
 
-def opened(page: Path, folder: Path, *flags: str) -> str:
-    """Open a page in the browser, and return its document once its scripts are done."""
-    options = [
-        *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
-        *("--disable-background-networking", "--allow-file-access-from-files"),
-        *("--hide-scrollbars", "--enable-logging=stderr", "--v=0"),
-        *(f"--user-data-dir={folder / 'profile'}", "--window-size=1400,1000"),
-        *("--virtual-time-budget=20000", *flags, "--dump-dom", page.as_uri()),
-    ]
-    ran = subprocess.run(
-        [str(CHROMIUM), *options], capture_output=True, text=True, timeout=120, check=True
-    )
-    # The browser's own pages say so where there is no network.
-    told = [line for line in ran.stderr.splitlines() if "CONSOLE" in line]
-    assert [line for line in told if "source: chrome://" not in line] == []
-    return ran.stdout
-
-
-RUN_AXE = """
-<script>{axe}</script>
-<script>
-axe.run(document, {{runOnly: ["wcag2a", "wcag2aa", "best-practice"]}}).then((found) => {{
-  const said = found.violations.map((v) => v.id + " " + v.nodes[0].html.slice(0, 200));
-  document.documentElement.dataset.found =
-    JSON.stringify({{passed: found.passes.map((rule) => rule.id), violations: said}});
-}});
-</script>
-"""
-DARK = "--blink-settings=preferredColorScheme=0"
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="needs a chromium binary")
+@needs_browser
 @pytest.mark.parametrize("flags", [(), (DARK,)], ids=["light", "dark"])
 @pytest.mark.parametrize("name", ["digits", "plane"])
 def test_a_screen_reader_can_follow(
     name: str, flags: tuple[str, ...], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """By axe, which judges names, roles, headings, landmarks and contrast."""
-    package = pytest.importorskip("axe_core_python")
-    axe = (Path(package.__file__).parent / "axe.min.js").read_text("utf-8")
     report: Report = request.getfixturevalue(name)
-    html = report.path.read_text("utf-8")
-    start = html.index("<meta http-equiv")
-    policy = html[start : html.index(">", start) + 1]
-    copy_of = tmp_path / "page.html"  # without the policy, under which axe could not run
-    html = html.replace(policy, "").replace("</body>", RUN_AXE.format(axe=axe) + "</body>")
-    copy_of.write_text(html, encoding="utf-8")
-    (found,) = Page(opened(copy_of, tmp_path, *flags)).attributes("html", "data-found")
-    result = json.loads(found)
-    assert result["violations"] == []
-    assert {"color-contrast", "image-alt", "heading-order"} <= set(result["passed"])
+    check_by_axe(report.path, tmp_path, *flags)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -10,33 +9,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 import implicit_bias as ib
+from browser import Page
 from implicit_bias.datasets import Split, make_toy, split
 from implicit_bias.report.page import write_report
 
 ATTACK = "<script>alert(1)</script>"
-
-
-class Page(HTMLParser):
-    """Tags of a page with their attributes, and its text."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep a tag."""
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        """Keep text."""
-        self.text += data
-
-    def attributes(self, tag: str, name: str) -> list[str]:
-        """Return the values of an attribute in all tags of a name that have it."""
-        values = (attrs.get(name) for found, attrs in self.tags if found == tag)
-        return [value for value in values if value is not None]
 
 
 @dataclass(frozen=True)
