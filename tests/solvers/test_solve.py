@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cases import Stub, cloud, plain, separable
-from implicit_bias import MarginProblem, Status, max_margin, solve
+from implicit_bias import MarginProblem, Status, attention_margin, max_margin, solve
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.norms import (
     L2,
@@ -81,6 +81,13 @@ def of_gates_and_inputs(axis: Literal[-1, -2]) -> MarginProblem:
     )
 
 
+def of_scores(width: int) -> MarginProblem:
+    """Pose the nuclear norm of the weights of attention, (width, width)."""
+    rng = np.random.default_rng(0)
+    tokens = rng.normal(size=(2, 3, width))
+    return attention_margin(tokens, rng.normal(size=(2, width)), np.zeros(2, int), "nuclear")
+
+
 @pytest.mark.parametrize(
     ("problem", "expected", "system"),
     [
@@ -103,6 +110,9 @@ def of_gates_and_inputs(axis: Literal[-1, -2]) -> MarginProblem:
         # Two cones of order 3 + 50, or 50 of order 3 + 2.
         (of_gates_and_inputs(-2), "scs", None),
         (of_gates_and_inputs(-1), "clarabel", None),
+        # Of W in attention, 40 queries by 40 inputs: of order 80.
+        (of_scores(40), "scs", None),
+        (of_scores(10), "clarabel", None),
     ],
 )
 def test_the_automatic_choice(problem: MarginProblem, expected: str, system: str | None) -> None:
