@@ -1,5 +1,6 @@
 """Solvers as names and as objects, the automatic choice, and what the driver does for all."""
 
+import importlib
 import math
 from dataclasses import replace
 from typing import Any, Literal
@@ -11,6 +12,7 @@ import torch
 from cases import Stub, cloud, plain, separable
 from implicit_bias import MarginProblem, Status, attention_margin, max_margin, solve
 from implicit_bias.base.deadline import NEVER, Deadline
+from implicit_bias.bounds.certificate import grade
 from implicit_bias.norms import (
     L2,
     GroupL2,
@@ -230,6 +232,54 @@ def test_after_a_near_miss_each_solver_is_asked_once_for_more(
     assert asked == [("interior-point", 1e-6), ("feature-space", 1e-8), ("clarabel", 1e-8)]
     assert again.status is Status.NUMERICAL_TROUBLE
     assert again.certificate.gap == near.certificate.gap
+
+
+def test_after_a_near_miss_an_external_solver_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a norm that no native method takes, whose only solver it is."""
+    problem = separable("layers-gated")
+    near = solve(problem, CvxpySolver(backend="clarabel", tolerances=Tolerances(gap=1e-3)))
+    assert 1e-6 < near.certificate.gap < 1e-4
+    asked: list[tuple[str, float]] = []
+
+    class Clarabel(Stub):
+        name = "clarabel"
+
+    def found(problem: MarginProblem) -> Candidate:
+        return Candidate(near.alpha, near.coef, status=Status.OPTIMAL, iterations=1)
+
+    def make(name: str, problem: MarginProblem, options: Any, system: Any = None) -> Solver:
+        asked.append((name, options.tolerances.gap))
+        return Clarabel(found=found, tolerances=options.tolerances)
+
+    monkeypatch.setattr(choice, "make_solver", make)
+    solve(problem)
+    assert asked[:2] == [("clarabel", 1e-6), ("clarabel", 1e-8)]
+
+
+@pytest.mark.parametrize(("labels", "helps"), [([1, -1, -1, 1], False), ([1, 1, -1, -1], True)])
+def test_an_offset_is_advised_only_where_it_separates(labels: list[int], helps: bool) -> None:
+    X = np.array([[2.0, 2.0], [2.0, 3.0], [3.0, 2.0], [3.0, 3.0]])
+    found = solve(max_margin(X, np.array(labels)))
+    assert found.status is Status.NOT_SEPARABLE
+    assert bool(found.stats.advice) == helps
+
+
+def test_the_certificate_has_the_time_of_the_solver_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[float | None] = []
+
+    def spy(*arguments: Any, **options: Any) -> Any:
+        left.append(options["deadline"].left)
+        return grade(*arguments, **options)
+
+    module = importlib.import_module("implicit_bias.solvers.solve")
+    monkeypatch.setattr(module, "grade", spy)
+    solve(PROBLEM, InteriorPoint(max_seconds=100.0))
+    solve(PROBLEM, InteriorPoint())
+    assert left[0] is not None
+    assert left[0] <= 100.0
+    assert left[1] is None
 
 
 def test_bounds_of_two_methods_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
