@@ -258,9 +258,15 @@ def test_after_a_near_miss_an_external_solver_is_asked_again(
     assert asked[:2] == [("clarabel", 1e-6), ("clarabel", 1e-8)]
 
 
+@pytest.mark.parametrize("centre", [0.0, 2.5])
 @pytest.mark.parametrize(("labels", "helps"), [([1, -1, -1, 1], False), ([1, 1, -1, -1], True)])
-def test_an_offset_is_advised_only_where_it_separates(labels: list[int], helps: bool) -> None:
-    X = np.array([[2.0, 2.0], [2.0, 3.0], [3.0, 2.0], [3.0, 3.0]])
+def test_an_offset_is_advised_only_where_it_separates(
+    labels: list[int], helps: bool, centre: float
+) -> None:
+    """Around 0 the coefficients of a failed solve are 0, and so are all margins."""
+    X = np.array([[-0.5, -0.5], [-0.5, 0.5], [0.5, -0.5], [0.5, 0.5]]) + centre
+    if helps:
+        X[:, 0] += 1.0  # both classes are on one side of 0
     found = solve(max_margin(X, np.array(labels)))
     assert found.status is Status.NOT_SEPARABLE
     assert bool(found.stats.advice) == helps
