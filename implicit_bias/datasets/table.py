@@ -188,6 +188,7 @@ def load_own(
     try:
         rows = _read(file, target)
         names = _input_names(rows, target, id)
+        # Before rows are left out: an error names the row of the file.
         inputs = pd.DataFrame({name: _numbers_or_text(rows[name]) for name in names})
 
         # Which rows lack a label, which have one but lack another value, and which are kept.
@@ -229,6 +230,7 @@ def load_own(
         carried[name] = rows[name].to_numpy()
     if not set(called) <= set(known):  # a class is made of several labels
         carried[WRITTEN] = np.array(known)[numbers[chosen]]
+    # Inputs are made when the table is split: medians and standard deviations are of training rows.
     no_inputs = np.empty((len(rows), 0))
     return Table(
         inputs[kept][chosen],
@@ -250,6 +252,7 @@ def _read(file: Path, target: str | None) -> pd.DataFrame:
     endings = [ending.lower() for ending in file.suffixes]
     if ".parquet" in endings:
         rows = pd.read_parquet(file)
+        # Columns of a Parquet file may be numbered; options name them by text.
         rows.columns = rows.columns.map(str)
     elif ".csv" in endings or ".tsv" in endings:
         options: dict[str, Any] = {"sep": ",", "skipinitialspace": True}
@@ -330,6 +333,7 @@ def _column_transformer(columns: pd.DataFrame, standardize: bool) -> ColumnTrans
     for_numbers: Any = SimpleImputer(strategy="median", keep_empty_features=True)
     if standardize:
         for_numbers = make_pipeline(for_numbers, StandardScaler())
+    # A value that only the test rows have is 0 in all of its inputs, and a warning.
     for_text = OneHotEncoder(handle_unknown="warn", sparse_output=False)
     numbers = columns.select_dtypes("number").columns
     return ColumnTransformer(
@@ -352,6 +356,8 @@ def _numbers_or_text(column: pd.Series[Any]) -> pd.Series[Any]:
     text = _as_text(column)
     is_number = pd.to_numeric(text, errors="coerce").notna()
     words = text[text.notna() & ~is_number]
+    # Few words among many numbers are marks of missing values, or slips. More words than numbers
+    # are text, such as codes of which some have digits alone.
     if 0 < len(words) < is_number.sum():
         raise ValueError(
             f"column {column.name!r} has numbers, but {words.iloc[0]!r} in row {words.index[0]}, "

@@ -71,6 +71,8 @@ def sample_weights(
         if isinstance(class_weight, str):
             check_choice(class_weight, "class_weight", ("balanced",), "a dict")
             # Each class that has a sample of positive weight gets the same sum.
+            # Weighted: samples of weight 0 are as good as absent, and a class of them must not
+            # count.
             sums = np.bincount(codes, weights)
             factors = sums.sum() / np.count_nonzero(sums) / np.where(sums > 0, sums, 1.0)
         else:
@@ -177,6 +179,7 @@ class FittedMargin:
         labels = np.asarray(signs)
         # The problem that was solved has the dual variables and, where weighted, its samples' C.
         if solution is not None and len(labels) == len(solution.alpha):
+            # In the inputs of the problem, which of a hidden layer are its activations.
             inputs = self.architecture.inputs(X)[self._kept]
             solved = solution.problem
             same_labels = np.array_equal(labels[self._kept], solved.y)
@@ -200,6 +203,7 @@ class FittedMargin:
         They need not be of these samples: any alpha >= 0 proves a lower bound on the optimum,
         balanced between the classes where there is an intercept.
         """
+        # Of other samples, as many as were fitted, the same alpha are a bound, if a weak one.
         if self.solution is None or problem.n_samples != len(self._kept):
             return None
         alpha = self.solution.alpha[self._kept]
@@ -213,6 +217,7 @@ class FittedMargin:
     @property
     def inseparable(self) -> bool:
         """Whether an SVM has proven that no coefficients separate the samples of its problem."""
+        # A soft margin was solved because nothing separates the samples: its failure is the proof.
         soft = bool(np.isfinite(self.C).all())
         return not self.has_predictor or (soft and self.failure is not None)
 
@@ -289,6 +294,7 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
         """Class (n,) of each value of the predictor, (n,) or (n, K)."""
         if decision.ndim == 2:
             return self.classes_[decision.argmax(axis=1)]
+        # f(x) = 0 goes to the first class: predict has to answer; `compare` counts it as undecided.
         return self.classes_[(decision > 0).astype(int)]
 
     def signs(self, y: ArrayLike) -> Array:
@@ -301,6 +307,7 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
         """
         check_is_fitted(self)
         labels = np.asarray(y)
+        # searchsorted would give an unknown label the place of a known one.
         if not np.isin(labels, self.classes_).all():
             raise ValueError(f"labels must be among the fitted classes {self.classes_}")
         if len(self.classes_) > 2:

@@ -164,11 +164,13 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         kept = np.atleast_1d(detached(self.checkpoints)).tolist()
         for step in kept:
             check_count(step, "each step of checkpoints", 0, self.steps)
+        # A copy is kept where a point is recorded: the training calls back there alone.
         config = replace(config, record=tuple(sorted({*config.recorded_steps, *kept})))
         self.checkpoints_ = {}
 
         def keep(point: HistoryPoint) -> None:
             if point.step in kept:
+                # The network goes on being trained in place.
                 self.checkpoints_[point.step] = deepcopy(network)
 
         self.training_ = train(network, X, signs, config, on_progress=on_progress, on_point=keep)
@@ -207,6 +209,7 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         started = time.perf_counter()
         outcome = trainer(network, X, signs)
         seconds = time.perf_counter() - started
+        # A trainer of this package has measured on its way; after another one the end is measured.
         if isinstance(outcome, (TrainingResult, LimitResult, OwnResult)):
             self.training_ = outcome
         else:
@@ -231,6 +234,8 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
 
     def _build(self, X: Array) -> tuple[Network, int]:
         """Return the untrained network for inputs (n, D), and the seed of its weights."""
+        # Of an int this is a generator of its own, so that the hyperplanes are those of `GLNSVC`
+        # with the same seed.
         seed = int(as_generator(self.random_state).integers(2**31))
         return self._network(X, seed).to(as_device(self.device)), seed
 
@@ -251,6 +256,7 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         """
         decision = self.decision_function(X)
         if decision.ndim == 1:
+            # With two classes softmax(0, f) is the logistic function of f.
             decision = np.column_stack([np.zeros_like(decision), decision])
         return np.asarray(softmax(decision, axis=1))
 
@@ -277,6 +283,7 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
     def margin_view(self) -> base.FittedMargin | None:
         """Gates and zeta of a network of one hidden layer (a readout bias is left out)."""
         check_is_fitted(self)
+        # More hidden layers are no convex problem in their products.
         if not self.network_.has_margin_structure:
             return None
         network = self.network_
@@ -353,6 +360,7 @@ class GLNClassifier(NetworkClassifier):
             base.contexts_of(self.contexts, X, width, self.n_hyperplanes, self.threshold, rng)
             for width in widths
         ]
+        # Given contexts are those of one layer, whatever the widths say.
         if self.contexts is not None:
             layers = layers[:1]
         return GLN(layers, readout_bias=self.readout_bias, **self._options(seed))

@@ -175,6 +175,8 @@ class MarginSVC(base.BinaryClassifier, ABC):
 
         # Build: a weight multiplies the C of its sample, the upper end of its dual variable.
         self.architecture_ = self._architecture(X)
+        # Gates multiply all inputs, so that a constant among them already gives each gate an
+        # offset.
         if self.fit_intercept is None:
             self.has_intercept_ = isinstance(self.architecture_.gating, NoGates)
         else:
@@ -228,6 +230,7 @@ class MarginSVC(base.BinaryClassifier, ABC):
     def support_vectors_(self) -> Array:
         """Inputs of the support vectors (n_support, D); of a hidden layer its activations."""
         kept = np.delete(np.arange(len(self.solution_.alpha)), self.dropped_)
+        # `support_` counts the samples as given, the problem has those that were kept.
         return self.solution_.problem.X[np.searchsorted(kept, self.support_)]
 
     @property
@@ -239,11 +242,14 @@ class MarginSVC(base.BinaryClassifier, ABC):
         ``classes_[k]``. With ``groups`` of named features the order is that of
         ``np.unique(groups)``.
         """
+        # An interior point leaves small norms where the solution has zeros: the multipliers tell
+        # which.
         return np.where(self.solution_.active, self.solution_.group_norms, 0.0)
 
     @property
     def n_iter_(self) -> int:
         """Iterations of the solver, at least 1."""
+        # scikit-learn's checks want one at least; a conflict of two samples takes none.
         return max(1, self.solution_.stats.iterations)
 
     def margin_view(self) -> base.FittedMargin:
@@ -379,6 +385,8 @@ class GatedSVC(MarginSVC):
                 f"gating must be a Gating, such as UnitGates(weights, thresholds), got a "
                 f"{type(gating).__name__}: gates of given samples alone go into a MarginProblem"
             )
+        # Apart, each class has groups of its own. One group stays the norm of all classes together:
+        # the classical SVM.
         apart = bool(gating.groups.max() > 0)
         return Architecture(gating, norm=self.norm, apart=apart)
 
@@ -445,6 +453,7 @@ class GLNSVC(MarginSVC):
             self.threshold,
             as_generator(self.random_state),
         )
+        # One unit with readout weight 1 is the shallow GLN.
         if contexts.n_units == 1:
             return Architecture(GlobalContexts.collapse(contexts, X))
         if self.norm == "gln":
@@ -571,5 +580,6 @@ class HiddenLayerSVC(MarginSVC):
                 "network must be a network or classifier with hidden_activations(X), got a "
                 f"{type(self.network).__name__}: of your module fit MaxMarginSVC to its activations"
             )
+        # Networks do not all say how wide they are; one sample shows it.
         n_hidden = self.network.hidden_activations(X[:1]).shape[1]
         return Architecture(NoGates(n_hidden), representation=self.network)

@@ -66,11 +66,14 @@ def lower_bound(problem: InterpolationProblem, alpha: Array, slack: float = 0.0)
     """
     if not np.isfinite(alpha).all() or not alpha.any():
         return 0.0
+    # Scaled by a power of two, so that the products of V neither over- nor underflow: the bound
+    # does not depend on the size of alpha.
     norms = np.repeat(problem.features.norms, alpha.shape[1])
     scaled = unit_weights(np.abs(alpha).ravel(), norms).reshape(alpha.shape)
     scaled = np.copysign(scaled, alpha)
     if problem.intercept:
         scaled = summing_to_0(scaled)
+    # The sum cancels where alpha has both signs, so it is exact.
     total = Fraction(0)
     for a, y in zip(scaled.ravel().tolist(), problem.Y.ravel().tolist(), strict=True):
         if a:
@@ -85,6 +88,7 @@ def lower_bound(problem: InterpolationProblem, alpha: Array, slack: float = 0.0)
     largest = float(found.magnitude.max())
     if math.isnan(largest):
         return 0.0
+    # Features that cancel with values that do not: no coefficients interpolate.
     if largest == 0.0:
         return math.inf
     # The quotient is exact before it is rounded to float64, downwards.
@@ -108,6 +112,7 @@ def summing_to_0(alpha: Array, bits_of_sum: int = 52) -> Array:
         bits = bits_of_sum - math.ceil(math.log2(len(column) + 1))
         exponent = math.frexp(largest)[1] - bits
         whole = [round(value) for value in np.ldexp(column, -exponent).tolist()]
+        # The largest one changes by the least fraction of itself.
         place = int(np.abs(column).argmax())
         whole[place] -= sum(whole)
         found[:, k] = np.ldexp(np.array(whole, dtype=np.float64), exponent)
@@ -121,6 +126,7 @@ def residuals(problem: InterpolationProblem, coef: Array, offsets: Array) -> Enc
     values = []
     radii = []
     for of_output, offset, y in zip(coef, offsets, problem.Y.T, strict=True):
+        # Coefficients of size 1 keep the products with more digits within float64.
         exponent = math.frexp(float(np.abs(of_output).max()))[1]
         found = precise_predictions(
             features.fast_gates, features.X, np.ldexp(of_output, -exponent), samples
@@ -154,6 +160,7 @@ def upper_bound(
     if distance == 0:
         return value
     n_features = math.prod(problem.features.shape)
+    # The norm counts the features' part of the right inverse alone: the offset costs nothing.
     step = equations.inverse.norm(n_features) * distance
     return up(value + SAFETY * euclidean_constant(problem) * step)
 

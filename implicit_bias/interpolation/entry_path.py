@@ -69,11 +69,14 @@ class EntryPath(Path):
         self.n_products = 2 * groups.size
         alpha = system.Y  # alpha' A is the solution of least Euclidean norm
         zeta = system.dual_vectors(alpha)
+        # Twice the largest entry: all of them are well inside.
         w = self.first_radius * float(np.abs(zeta).max())
+        # Equal radii w in a group of n have t = n^(1/p) w, and (w / t)^(p - 1) is this.
         u = (counts ** (1.0 / self.p - 1.0))[groups]
         self.point = zeta
         self.t = w * counts ** (1.0 / self.p)
         self.T = np.stack([w - zeta, w + zeta])
+        # So that R_0 + R_1 = u and R_0 - R_1 = u zeta / w, of the sign of V.
         self.R = 0.5 * u / w * self.T[::-1]
         self.alpha = alpha * (float(u.mean()) / w)
 
@@ -105,6 +108,8 @@ class EntryPath(Path):
         self.w = 0.5 * self.T.sum(0)
         self.u = self.R.sum(0)
         t = self.t[self.groups]
+        # The tangent's point: of the two that the iterate gives, w / t and u, the one at which the
+        # curve is below both.
         self.y = np.minimum(self.w / t, self.u ** (1.0 / (p - 1.0)))
         self.v = np.minimum(self.u, (self.w / t) ** (p - 1.0))
         self.slope = (p - 1.0) * self.v / (t * self.y)
@@ -114,10 +119,12 @@ class EntryPath(Path):
         self.k_t = self.q_difference * self.w_by_t
         # k_tt - k_t^2 / K without a difference, so that nothing cancels.
         slack_of_t = self._sums(self.y * self.w_by_t * four_q_product / self.K)
+        # Near p = 1 and p = inf powers of small numbers leave float64 at the end.
         if not (np.isfinite(self.K).all() and np.isfinite(slack_of_t).all()):
             raise np.linalg.LinAlgError("the scaling leaves float64")
         border = np.zeros((len(self.point), len(A), self.n_groups))
         for k, groups in enumerate(self.groups):
+            # Columns of a group side by side are summed at once.
             order = np.argsort(groups, kind="stable")
             present, starts = np.unique(groups[order], return_index=True)
             columns = A * (self.k_t[k] / self.K[k])
@@ -156,6 +163,7 @@ class EntryPath(Path):
     def step_to_boundary(self, step: Step) -> float:
         """Return the longest multiple of a step that keeps t, R and T positive."""
         _, _, t, R, T = step
+        # x + l dx stays positive up to l = 1 / max(-dx / x).
         least = min((t / self.t).min(), (R / self.R).min(), (T / self.T).min())
         if not np.isfinite(least):
             raise np.linalg.LinAlgError("the step is not finite")

@@ -181,6 +181,7 @@ def sort_equations(
     rows = np.ldexp(matrix, -exponents[:, None])
 
     # --- Independent rows, and the combinations of the others ------------------------------------
+    # Pivots put independent rows first, and the diagonal falls: its first small entry is the rank.
     R, pivots = scipy.linalg.qr(rows.T, mode="r", pivoting=True, check_finite=False)
     R = R[: min(R.shape)]
     diagonal = np.abs(np.diag(R))
@@ -188,6 +189,7 @@ def sort_equations(
     independent = pivots[:rank].astype(np.int64)
     others = pivots[rank:].astype(np.int64)
     # (rank, J)
+    # c of each other row: R_1 c = (R_2)_j.
     combinations = scipy.linalg.solve_triangular(R[:rank, :rank], R[:rank, rank:])
 
     # --- The others: implied, contradicted or undecided ------------------------------------------
@@ -238,12 +240,14 @@ def _null_vector(problem: InterpolationProblem, samples: Integers) -> list[int] 
     from flint import fmpz_mat
 
     rows = _whole_rows(problem, samples)
+    # Columns of zeros allow every x, and only cost time.
     rows = rows[:, (rows != 0).any(axis=0)]
     if rows.shape[1] == 0:
         return [0] * (len(samples) - 1) + [1]
     found, nullity = fmpz_mat(rows.T.tolist()).nullspace()
     for column in range(nullity):
         x = [int(found[i, column]) for i in range(len(samples))]
+        # The row in question has to take part: otherwise x says something of the others.
         if x[-1] != 0:
             divisor = math.gcd(*x)
             return [value // divisor for value in x]
@@ -260,6 +264,7 @@ def _whole_rows(problem: InterpolationProblem, samples: Integers) -> Whole:
     found = integer_products(left, right, np.zeros(len(samples), dtype=np.int64))
     if not problem.intercept:
         return found
+    # The offset's column: x' 1 = 0, too.
     ones = np.ones((len(samples), 1), dtype=object)
     return np.hstack([found, ones])
 
@@ -292,6 +297,7 @@ def _contradicted_by_bounds(
     size = np.abs(of_basis)
     for j in others:
         G = rows[j] @ B  # (n,), a_j' B up to an error in each entry
+        # What the sum of F products may have lost, entry by entry.
         error = gamma(len(B) + 3) * (np.abs(rows[j]) @ np.abs(B))
         found = G @ of_basis - values[j]
         remainder = np.linalg.norm(np.abs(G) + error) * defect / (1.0 - defect)

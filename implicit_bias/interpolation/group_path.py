@@ -98,6 +98,8 @@ class EuclideanTerms(Terms):
     def gram(self, A: Array, R: Array) -> list[Array]:
         """Return A diag(R) A' of each output; one for all where their groups are the same."""
         outputs = self.groups
+        # Groups of inputs or gates are the same for each output: one matrix and one factor do for
+        # all.
         if (outputs == outputs[0]).all():
             outputs = outputs[:1]
         return [(A * R[groups, 0, 0]) @ A.T for groups in outputs]
@@ -149,6 +151,7 @@ class NuclearTerms(MatrixTerms):
         K = self.order
         found = np.empty((K, n, K, n))
         for k in range(K):
+            # R is symmetric, and with it the matrix of blocks.
             for m in range(k + 1):
                 block = (A * R[self.groups, k, m]) @ A.T
                 found[k, :, m] = block
@@ -216,6 +219,7 @@ class GroupPath(Path):
         alpha = system.Y  # alpha' A is the solution of least Euclidean norm
         scale = first_norm / system.dual(system.dual_vectors(alpha))
         self.alpha = scale * alpha
+        # R V = (1 / scale) scale Y' A: the equations hold from the first step on.
         self.R = np.broadcast_to(self.eye / scale, (terms.n_groups, *self.eye.shape))
         self._update()
 
@@ -238,6 +242,8 @@ class GroupPath(Path):
         if step is not None:
             _, dR, U = step
             R = R + length * dR
+            # T is quadratic in V, and exact here: a tangent would promise products that the step
+            # does not reach.
             T = self._slack(self.V + length * U)
         return float((R * T).sum()) / self.n_products
 
@@ -257,6 +263,7 @@ class GroupPath(Path):
         """Return dalpha, dR and U."""
         terms = self.terms
         A = self.system.A
+        # dR of U = 0: what is left of equation (dR).
         constant = mu * self.T_inverse - self.R
         right = self.system.residual(self.zeta())
         if predictor is not None:
@@ -268,12 +275,15 @@ class GroupPath(Path):
             right, lambda alpha: A @ terms.times(self.R, self.system.dual_vectors(alpha)).T
         )
         U = self.system.dual_vectors(alpha)
+        # By z, not by U: see the head.
         return alpha, constant + self._of_directions(z), U
 
     def _of_directions(self, z: Array) -> Array:
         """Sum of z_ij E_ij, (G, r, r)."""
         i, j = np.triu_indices(self.terms.order)
         inner = np.zeros_like(self.Q)
+        # Half of the diagonal, as inner + inner' counts it twice; sqrt(1/2) makes the others of
+        # norm 1.
         inner[:, i, j] = np.where(i == j, 0.5, 0.5**0.5) * z.reshape(len(self.Q), -1)
         return self.Q @ (inner + inner.mT) @ self.Q.mT
 
@@ -281,6 +291,8 @@ class GroupPath(Path):
         """Return the longest multiple of a step that keeps R and T positive definite."""
         _, dR, U = step
         products = self.terms.products(U, self.V)
+        # T^-1/2 T(l) T^-1/2 = I - l cross - l^2 square, whose eigenvalues are well scaled near the
+        # boundary.
         cross = self.inverse_root @ (products + products.mT) @ self.inverse_root
         square = self.inverse_root @ self.terms.products(U, U) @ self.inverse_root
 

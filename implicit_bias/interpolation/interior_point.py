@@ -108,6 +108,8 @@ class InteriorPoint:
         n_waited = 0
         for n_steps in range(self.max_iterations):
             # --- Bounds of the iterate -----------------------------------------------------------
+            # The rows are orthonormal, so that this costs a product, and the bound is one at every
+            # step.
             zeta = system.corrected(path.zeta())
             gap = system.gap(zeta, path.alpha)
             n_waited += 1
@@ -124,7 +126,10 @@ class InteriorPoint:
                 mu = path.mean_product()
                 predictor = path.direction(0.0, None)
                 length = path.step_to_boundary(predictor)
+                # By rounding the mean may fall below 0.
                 share = max(path.mean_product(predictor, length) / mu, 0.0)
+                # At the optimum <alpha, Y> is the norm, and the gap is mu times the number of
+                # products.
                 lower = abs(float((path.alpha * system.Y).sum()))
                 least_mu = self.floor * system.tolerance * lower / path.n_products
                 # --- Corrector, with the predictor's second-order terms --------------------------
@@ -160,6 +165,8 @@ class NewtonMatrix:
         self.factors = [_factor(block) for block in blocks]
         self.border = border.reshape(-1, border.shape[-1])
         self.slack = slack
+        # The blocks are those of the outputs, small beside the whole: the border couples them, and
+        # enters by its Schur complement.
         self.solved = self._solve_blocks(self.border)
         schur = self.border.T @ self.solved
         schur[np.diag_indices(len(schur))] += slack
@@ -214,6 +221,7 @@ class NewtonMatrix:
         size = len(self.factors[0][0])
         solved = []
         for b, block in enumerate(right.reshape(-1, size, right.shape[1])):
+            # One factor for all outputs where they have the same block.
             factor = self.factors[b % len(self.factors)]
             solved.append(scipy.linalg.cho_solve(factor, block, check_finite=False))
         return np.concatenate(solved)
@@ -265,6 +273,7 @@ def nesterov_todd(R: Array, T: Array) -> tuple[Array, Array, Array]:
 
 def step_in_cone(R: Array, change: Array) -> float:
     """Return the longest multiple of a change, at most 1, that keeps R positive definite."""
+    # R + l dR is definite as long as I + l L^-1 dR L^-T is, with R = L L'.
     L = np.linalg.cholesky(R)
     relative = np.linalg.solve(L, np.linalg.solve(L, change).mT)
     return 1.0 / max(1.0, -float(np.linalg.eigvalsh(relative).min()))

@@ -358,6 +358,7 @@ def _interpolate(
     nothing = _Solved.nothing(problem)
 
     # --- Values that the coefficients 0 interpolate ----------------------------------------------
+    # Without an intercept only values of 0 are interpolated by coefficients 0.
     constant = nothing.offsets
     if problem.intercept:
         # Equal values: the mean of equal numbers may be rounded.
@@ -383,6 +384,7 @@ def _interpolate(
     if dependent:
         unfit = _least_squares_residual(problem)
     contradicts = bool(np.abs(unfit).max() > tolerance)
+    # A contradiction in the last digits alone is one of rounding: the bounds are up to slack then.
     if inconsistency is not None and contradicts:
         proof = nothing
         if inconsistency.multipliers is not None:
@@ -404,11 +406,14 @@ def _interpolate(
     slack = 0.0
     if not dependent:
         upper = upper_bound(problem, equations, solved.coef, rest)
+    # No proof that the equations have a solution: bounds of those up to the residual.
     if not math.isfinite(upper) and residual <= tolerance:
         slack = residual
         upper = norm_bound(problem, solved.coef)
     lower = lower_bound(problem, solved.alpha, slack)
     if contradicts:
+        # What no coefficients fit is nearly orthogonal to all features: as multipliers it proves
+        # that the norm is enormous.
         lower = max(lower, lower_bound(problem, unfit))
 
     # --- How it ended ----------------------------------------------------------------------------
@@ -437,6 +442,7 @@ def _solve(
     """Solve the independent equations."""
     index = equations.independent
     exponents = equations.exponents[index, None]
+    # Independent rows, scaled by powers of two: the values are scaled alike.
     rows = equations.inverse.A
     Y = np.ldexp(problem.Y[index], -exponents)
     # Values of size 1: the problem is homogeneous in them.
@@ -449,6 +455,7 @@ def _solve(
     # An orthonormal basis of what is orthogonal to the offset's column.
     H = np.eye(len(A))
     if problem.intercept:
+        # Complete QR: all columns of Q but the first are orthogonal to the offset's column.
         H = scipy.linalg.qr(column)[0][:, 1:].T
     Q, R = scipy.linalg.qr((H @ A).T, mode="economic")
     values = scipy.linalg.solve_triangular(R, H @ Y, trans="T")
@@ -465,9 +472,12 @@ def _solve(
 
     zeta = _refined(A, H, R, Y, system, point.zeta)
     offsets = np.zeros(len(zeta))
+    # Multipliers of the system's rows Q' = R^-T H A are those of the equations by R^-1 and H'.
     alpha = H.T @ scipy.linalg.solve_triangular(R, point.alpha)
     if problem.intercept:
         squares = float((column**2).sum())
+        # The offset that fits what the coefficients leave, by least squares: the rest is a multiple
+        # of the column.
         offsets = column[:, 0] @ (Y - A @ zeta.T) / squares * problem.unit
     dual = problem.norm.dual((alpha.T @ A).reshape(problem.norm_shape))
     if dual > 0:
@@ -491,11 +501,13 @@ def _refined(A: Array, H: Array, R: Array, Y: Array, system: LinearSystem, zeta:
     """
     found = zeta.copy()
     for k, of_output in enumerate(found):
+        # A correction of all entries would undo the zeros that `cleaned` found.
         support = np.flatnonzero(of_output)
         rest = H @ (Y[:, k] - A @ of_output)
         of_system = scipy.linalg.solve_triangular(R, rest, trans="T")
         moved = of_output.copy()
         moved[support] += least_change(system.A[:, support], of_system)
+        # Rounding may make it worse, where the support has too few columns.
         if np.linalg.norm(H @ (Y[:, k] - A @ moved)) < np.linalg.norm(rest):
             found[k] = moved
     return found

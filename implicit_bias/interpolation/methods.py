@@ -81,6 +81,7 @@ def solve_system(system: LinearSystem) -> Point:
         CVXPY would be needed, and is not installed.
     """
     singular = of_singular_values(system.norm, system.shape)
+    # First: a closed form is exact, and needs no smaller system.
     if singular is not None:
         return closed_form(system, singular)
     smaller = with_fewer_columns(system)
@@ -89,6 +90,7 @@ def solve_system(system: LinearSystem) -> Point:
     path = path_of(system)
     if path is not None:
         point = InteriorPoint().follow(path)
+        # The spectral path has all outputs in one row: back to the shapes of the system.
         if path.system is not system:  # coupled
             zeta = system.corrected(point.zeta.reshape(system.flat))
             return replace(point, zeta=zeta, alpha=point.alpha.reshape(system.Y.shape[::-1]).T)
@@ -97,6 +99,8 @@ def solve_system(system: LinearSystem) -> Point:
             return point
         return cleaned(system, point, groups)
     swapped = swapped_system(system)
+    # A norm without a path of its own may be the dual of one that has: maxima of groups are duals
+    # of sums.
     if swapped is not None:
         path = path_of(swapped)
         if path is not None:
@@ -152,6 +156,7 @@ def with_fewer_columns(system: LinearSystem) -> FewerColumns | None:
         groups = groups_of_entries(norm, system.shape)[0].reshape(-1)
     else:
         return None
+    # They do not change when the columns of a group are rotated.
     invariant = inner in (L2(), Nuclear(), Spectral())
     if not invariant or np.bincount(groups).max() <= len(system.A):
         return None
@@ -234,6 +239,8 @@ def swapped_system(system: LinearSystem, most_rows: int = 3000) -> LinearSystem 
     n = len(system.A)
     if not isinstance(system.norm, ConjugatedNorm) or K * (F - n) + 1 > most_rows:
         return None
+    # The last columns of a complete QR factorisation of A' are an orthonormal basis of what A maps
+    # to 0.
     complement = scipy.linalg.qr(system.A.T)[0][:, n:].T  # (F - n, F)
     zeta = system.dual_vectors(system.Y).reshape(-1)
     size = float(np.linalg.norm(zeta))
@@ -273,6 +280,8 @@ def groups_of_entries(norm: Norm, shape: Shape) -> Integers:
 def closed_form(system: LinearSystem, norm: ConjugatedNorm) -> Point:
     """Return the solution of least Euclidean norm, and the multipliers of a norm."""
     zeta = system.dual_vectors(system.Y)
+    # V of dual norm 1 with <zeta, V> = Omega(zeta): strong duality, so that alpha = A V' proves the
+    # optimum.
     V = norm.conjugate.maximiser(zeta)
     return Point(zeta, system.A @ V.T, "closed form")
 
@@ -287,6 +296,8 @@ def cleaned(system: LinearSystem, point: Point, groups: Integers, share: float =
         return np.sqrt(np.bincount(groups.ravel(), (values**2).ravel(), n_groups))
 
     size = norms(point.zeta)
+    # At a solution either the group is 0 or ||V_g|| is 1: of the two distances the larger one
+    # tells.
     inactive = size / size.max() < 1.0 - norms(V)
     active = ~inactive[groups]
     if active.all():
@@ -298,6 +309,8 @@ def cleaned(system: LinearSystem, point: Point, groups: Integers, share: float =
         rest = system.Y[:, k] - part @ of_output[columns]
         found[k, columns] = of_output[columns] + least_change(part, rest)
     size_of_rows = np.abs(system.A) @ np.abs(found).T
+    # Without the entries that were set to 0 the equations may have no solution: then nothing is
+    # cleaned.
     off = np.abs(system.residual(found)) > 1e-13 * (size_of_rows + np.abs(system.Y))
     if off.any() or system.value(found) > system.value(point.zeta) * (1.0 + share):
         return point

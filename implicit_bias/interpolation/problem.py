@@ -99,6 +99,8 @@ class InterpolationProblem:
     @cached_property
     def unit(self) -> float:
         """Entries of the offset's column: a power of two near the norms of the features."""
+        # The offset costs nothing, so its unit is free: of the size of the features it does not
+        # spoil the condition of the rows.
         size = float(np.sqrt(np.mean(self.features.norms**2))) or 1.0
         return float(np.exp2(np.round(np.log2(size))))
 

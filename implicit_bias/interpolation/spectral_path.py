@@ -76,6 +76,7 @@ class SpectralPath(Path):
         largest = max(np.linalg.norm(part, 2) for part in self._parts(self.Z))
         self.t = np.full(len(self.columns), self.first_radius * largest)
         squares = np.array([(part**2).sum() for part in self._parts(self.Z)]) / self.t**2
+        # tr R (I + Y Y') = 2 for R a multiple of I.
         size = 2.0 / (order + squares)
         self.R = size[:, None, None] * self.eye
         self.T = self._slack(self.Z, self.t)
@@ -130,6 +131,7 @@ class SpectralPath(Path):
             SY = S @ Y
             # S U Y' S Y and S Y U' S Y, entry (i, f) by entry (j, g).
             K = np.einsum("ij,fg->ifjg", S, Y.T @ SY) + np.einsum("ig,jf->ifjg", SY, SY)
+            # R U / t acts on each column alone.
             K = K.reshape(r * c, r * c) + np.kron(R / t, np.eye(c))
             factor = scipy.linalg.cho_factor(0.5 * (K + K.T), lower=True, check_finite=False)
             P = self.eye - Y @ Y.T
@@ -140,10 +142,12 @@ class SpectralPath(Path):
             half = scipy.linalg.solve_triangular(factor[0], rows.T, lower=True, check_finite=False)
             halves.append(half)
             border.append(rows @ (solved + Y).ravel())
+            # Of t, once U is eliminated; rounding may take it below 0.
             slack.append(max(0.5 * float((SPS * P).sum()) - float((k_t * solved).sum()), 0.0))
             self.factors.append(factor)
             self.k_t.append(k_t)
             self.directions.append(solved + Y)
+        # A K^-1 A' is a sum over groups of half' half: it is symmetric and positive to rounding.
         whole = np.concatenate(halves)
         self.matrix = NewtonMatrix(
             [whole.T @ whole], np.stack(border, axis=1)[None], np.array(slack)
@@ -169,6 +173,7 @@ class SpectralPath(Path):
                 second_of_t = 0.5 * float((R * (U_g @ U_g.T)).sum()) / t**2
             square = Y @ Y.T
             lacks = V_g - R @ Y
+            # What the equation of t lacks, halved, as k_tt is.
             of_radius = 0.5 * float((R * (self.eye + square)).sum()) - 1.0
             of_radius += 0.5 * float((constants[g] * (self.eye - square)).sum()) + second_of_t
             right_U.append(lacks - constants[g] @ Y - second_of_V)
@@ -187,6 +192,7 @@ class SpectralPath(Path):
             cross = U_g @ Y.T
             dT = (self.eye - Y @ Y.T) * dt[g] - cross - cross.T
             change = constants[g] - self.S[g] @ dT @ self.S[g]
+            # Both factors of the next step need exact symmetry.
             dR[g] = 0.5 * (change + change.T)
             changes.append(U_g)
         U = self._joined(changes)
@@ -206,6 +212,7 @@ class SpectralPath(Path):
 
         def inside(length: float) -> bool:
             t = self.t + length * dt
+            # The slack of a negative t may be positive, too.
             if not t.min() > 0:
                 return False
             T = self.inverse_root @ self._slack(self.Z + length * dZ, t) @ self.inverse_root

@@ -291,13 +291,16 @@ class Subject:
         if self.degree > 1.0 + homogeneity.HOMOGENEITY_TOLERANCE:
             return False
         # q(a + b) = q(a) + q(b) at random a and b.
-        # Degree 1 alone does not do: max(<w, x>, 0) has it, too.
-        first = evaluate.drawn_like(self.gradients.theta, 0)
-        second = evaluate.drawn_like(self.gradients.theta, 1)
-        of_both = self.gradients.margins(first + second)
-        missed = of_both - self.gradients.margins(first) - self.gradients.margins(second)
-        allowed = homogeneity.HOMOGENEITY_TOLERANCE * np.abs(of_both).max()
-        return bool(np.abs(missed).max() <= allowed)
+        # Degree 1 alone does not do: max(<w, x>, 0) has it, too. At random a and b
+        # q(a + b) = q(a) + q(b), and q(-a) = -q(a), which shows a kink at 0 whatever b is.
+        margins = self.gradients.margins
+        a = evaluate.drawn_like(self.gradients.theta, 0)
+        b = evaluate.drawn_like(self.gradients.theta, 1)
+        at_a = margins(a)
+        at_b = margins(b)
+        missed = np.abs(np.concatenate([margins(a + b) - at_a - at_b, margins(-a) + at_a]))
+        size = np.abs(np.concatenate([at_a, at_b])).max()
+        return bool(missed.max() <= homogeneity.HOMOGENEITY_TOLERANCE * size)
 
     @property
     def min_margin(self) -> float:

@@ -77,6 +77,7 @@ class HistoryPoint:
     @property
     def normalised_margin(self) -> float:
         """min_margin / norm: free of the scale of the weights; nan where they are zero."""
+        # Weights of 0 have no direction.
         if not self.norm > 0:
             return math.nan
         return self.min_margin / self.norm
@@ -92,6 +93,7 @@ def history_frame(history: Iterable[HistoryPoint]) -> pd.DataFrame:
     rows = []
     for point in history:
         row = vars(point) | {"normalised_margin": point.normalised_margin}
+        # A caller's measures are columns of their own, last.
         measures = row.pop("measures", {})
         rows.append(row | measures)
     return pd.DataFrame(rows)
@@ -133,6 +135,8 @@ class Observer:
         self.norm = norm
         self.chunk = chunk
         if isinstance(module, Network):
+            # Gates that training moves make the margin problem another one: that is counted from
+            # here on.
             self.first_gates = module.gate_pattern(*inputs)
 
     @torch.no_grad()
@@ -190,6 +194,7 @@ def chunks(n_samples: int, chunk: int | None) -> Iterator[slice]:
 def min_margin(module: nn.Module, outputs: Tensor, labels: Tensor) -> float:
     """Smallest margin of outputs (n,) or (n, K), without the bias of a network's readout."""
     if isinstance(module, Network):
+        # The bias is in no norm, so a margin that counts it has no bound.
         return module.smallest_margin(outputs, labels)
     return smallest_margins(outputs, labels).min().item()
 

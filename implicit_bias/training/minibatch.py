@@ -110,6 +110,7 @@ def train(
     began = time.perf_counter()
     inputs, labels = network.prepare_samples(X, y)
     loss = as_loss(config.loss)
+    # Before the first step: it keeps the gates as they are now.
     observe = Observer(network, inputs, labels, loss, network.norm)
     batches = shuffled_batches(len(labels), config)
     optimizer = build_optimizer(network.parameters(), config)
@@ -155,6 +156,8 @@ def train(
                 )
                 # The mean over samples, for each unit; no weight is in the loss of two units.
                 batch_loss = loss(margins.reshape(outputs.shape[:2])).mean(dim=0).sum()
+                # Each batch is checked, not only the points that are recorded: weights that are nan
+                # never recover.
                 check_finite(batch_loss.item(), step, inputs, config)
 
                 # --- the update
@@ -183,6 +186,7 @@ def shuffled_batches(n_samples: int, config: TrainingConfig) -> Iterator[Tensor 
         if config.batch_size is None:
             yield None
         else:
+            # Without replacement: each epoch has each sample once.
             order = torch.randperm(n_samples, generator=generator)
             yield from torch.split(order, min(n_samples, config.batch_size))
 

@@ -183,6 +183,15 @@ def test_the_deadline_of_the_caller_stops_a_search_and_its_own_limit_does_not() 
     assert search.best(program, deadline=Deadline.after(0.2)).method == "stopped"
 
 
+def test_a_small_gap_is_known_more_accurately_than_a_large_one() -> None:
+    """To a fraction of itself, however rough an answer of a large gap may be."""
+    program, _ = scaled(relu(3), 2.0, as_parameter_norm(Wrapped(NORMS["linf"])))
+    search = multipliers.MultiplierSearch(known=1.0, known_share=0.2, seconds=10.0)
+    found = search.best(program)
+    assert found.method == "level method"
+    assert 0.0 < found.gap - found.gap_lower <= 0.2 * found.gap
+
+
 def test_without_a_time_limit_no_search_was_stopped() -> None:
     """Features of sizes from 1 to 1e-7, of which rounding keeps the bounds apart."""
     sizes = torch.logspace(0, -7, 8, dtype=torch.float64)

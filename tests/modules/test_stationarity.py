@@ -386,10 +386,14 @@ def test_of_units_that_are_all_0_none_is_active() -> None:
     assert active_units(np.array([1.0, 0.01, 0.009, 0.0])).tolist() == [True, True, False, False]
 
 
-def test_balance_of_deep_networks_looks_at_each_hidden_unit() -> None:
+@pytest.mark.parametrize("longer", [0, 1, 2, 3])
+def test_balance_of_deep_networks_looks_at_each_hidden_unit(longer: int) -> None:
+    """Whichever of the layers has the longest weights."""
     network = GLN([CONTEXTS, CONTEXTS, CONTEXTS], seed=1)
     H, C = CONTEXTS.n_units, CONTEXTS.n_contexts
-    matrices = [p.detach().numpy() for p in (*network.hidden_weights, network.readout)]
+    weights = [*network.hidden_weights, network.readout]
+    weights[longer].data.mul_(1e4)
+    matrices = [p.detach().numpy() for p in weights]
     worst = 0.0
     for inward, outward in pairwise(matrices):
         for h in range(H):

@@ -1,10 +1,12 @@
 """A module with samples: its margins, the samples that it misclassifies, and what is trained."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from example_modules import Computed, drawn, linear, of, own_labels, seeded
+from example_modules import Computed, drawn, layers, linear, of, own_labels, seeded
 from implicit_bias.modules.subject import Subject, margins_of, without_gradient
 from modules.programs import NORMS
 
@@ -57,3 +59,26 @@ def test_an_unused_parameter_gets_no_gradient_and_one_at_0_does_no_harm() -> Non
     module.get_parameter("at_0.weight").data.zero_()
     margins = margins_of(module, X, own_labels(module, X))
     assert without_gradient(margins) == ("unused.weight",)
+
+
+def test_the_error_counts_samples_whatever_the_number_of_classes() -> None:
+    module = of(np.eye(3))
+    subject = Subject.of(margins_of(module, torch.eye(3), [0, 1, 0]))
+    assert len(subject.margins) == 6
+    assert subject.wrong.tolist() == [2]
+    assert subject.error == pytest.approx(1.0 / 3.0)
+
+
+@pytest.mark.parametrize(
+    ("build", "linear_in_all"),
+    [
+        (lambda: linear(3), True),
+        (lambda: Computed(lambda m, x: m.f(x).relu(), f=linear(3)), False),  # degree 1
+        (lambda: layers(3, 4, 1, between=None), False),  # in each layer, but not in both
+    ],
+    ids=["linear", "relu", "deep linear"],
+)
+def test_margins_are_linear_where_those_of_a_sum_are_a_sum(build: Any, linear_in_all: bool) -> None:
+    module = seeded(build())
+    subject = Subject.of(margins_of(module, X, own_labels(module, X)))
+    assert subject.linear == linear_in_all

@@ -173,6 +173,26 @@ def test_a_step_ends_where_the_first_variable_is_0(name: str) -> None:
             assert point.step_to_boundary(step) == pytest.approx(0.25)
 
 
+@pytest.mark.parametrize("name", ["pergate-soft", "l1.5gates-gated", "l3-soft"])
+def test_norms_of_a_cone_are_those_of_the_problem(name: str) -> None:
+    """A sum over groups, whose dual norm is the largest one of a group."""
+    cone = cone_of(name, "rows")
+    problem = cone.scaled.layout.problem
+    W = cone.dual_vectors(torch.rand(cone.scaled.n_rows).double())
+    of_classes = (cone.basis @ cone.unstacked(W)).numpy().reshape(problem.norm_shape)
+    assert cone.norm(W) == pytest.approx(problem.norm.value(of_classes))
+    assert cone.dual_norm(W) == pytest.approx(problem.norm.dual(of_classes))
+
+
+def test_a_warm_point_may_have_a_group_of_0() -> None:
+    cone = cone_of("l1.5gates-gated", "rows")
+    V = cone.dual_vectors(torch.rand(cone.scaled.n_rows).double())
+    V = V * (0.7 / cone.dual_norm(V))
+    primal = drawn(*V.shape)
+    primal[:, cone.columns[0]] = 0.0
+    assert_inside(cone, cone.warm_point(V, primal, 1e-3), 1e-3)
+
+
 def test_a_damped_step_keeps_the_equations_of_the_spectral_cone() -> None:
     cone = cone_of("spectral", "rows")
     run: Any = InteriorPoint(system="rows").prepare(cases.separable("spectral"), None)

@@ -10,7 +10,8 @@ import torch
 
 import cases
 from implicit_bias import MarginProblem
-from implicit_bias.solvers.equilibration import EquilibratedProblem
+from implicit_bias.solvers.equilibration import EquilibratedProblem, offsets_of
+from implicit_bias.solvers.scaling import MergedInputs
 from oracles import loop_decision, loop_dual_vectors, loop_groups
 
 
@@ -89,6 +90,14 @@ def test_nothing_is_rounded() -> None:
     centred = (scaled.B * scaled.nu[:, None]).numpy()[:, :2] * problem.y[:, None]
     sizes = np.abs(centred).max(axis=0) / np.ptp(centred, axis=0)
     np.testing.assert_allclose(sizes, 0.5)  # centred in the middle
+
+
+def test_inputs_that_vary_too_much_are_not_centred() -> None:
+    """Beyond a ratio of 3 the middle is more than twice the smallest: a difference is rounded."""
+    X = np.array([[2000.0, 1.0, -1.0, 0.0], [2010.0, 9.0, 1.0, 5.0]])
+    inputs = MergedInputs(X)
+    assert offsets_of(X, inputs, absorbed=True).tolist() == [2005.0, 0.0, 0.0, 0.0, 0.0]
+    assert not offsets_of(X, inputs, absorbed=False).any()
 
 
 def test_magnitudes_are_no_smaller_than_margins(problem: MarginProblem) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 import cases
 from implicit_bias.solvers.cones import Direction, EntryCone, Iterate, NuclearCone, SpectralCone
 from implicit_bias.solvers.interior_point import InteriorPoint
-from implicit_bias.solvers.newton import ClassRowNewton, Newton
+from implicit_bias.solvers.newton import ClassRowNewton, Drift, Newton
 from implicit_bias.solvers.scaling import ScaledProblem
 
 Residuals: TypeAlias = dict[str, Tensor]
@@ -179,6 +179,44 @@ def test_a_refined_direction_solves_the_same_conditions(
     first, _ = derivatives(problem, problem.newton().direction(MU))
     for condition, value in problem.residuals(problem.point, MU).items():
         assert_sums_to_0(value, first[condition])
+
+
+def test_rows_outside_of_the_system_change_what_the_others_see() -> None:
+    """The idle ones change by -alpha, and by 1 / s for each unit of mu."""
+    problem = Problem("gln+intercept", "rows")
+    scaled = problem.scaled
+    point = problem.point
+    idle = torch.arange(scaled.n_rows) % 3 == 0
+    free = torch.nonzero(~idle)[:, 0]
+    away = torch.where(idle, -point.alpha, 0.0)
+    by_mu = torch.where(idle, 1.0 / point.s, 0.0)
+    problem.cone.update(point, problem.cone.dual_vectors(point.alpha))
+    excess = problem.cone.margins + scaled.e @ point.beta - scaled.b
+    newton = problem.newton_type(
+        cone=problem.cone,
+        point=replace(point, alpha=point.alpha[free], s=point.s[free]),
+        rows=scaled.rows.subset(free),
+        free=free,
+        boxes=scaled.boxes,
+        e=scaled.e[free],
+        residual=(point.s - excess)[free],
+        imbalance=scaled.e.T @ point.alpha,
+        drifts=(
+            Drift(scaled.rows.dual_vectors(away), scaled.e.T @ away),
+            Drift(scaled.rows.dual_vectors(by_mu), scaled.e.T @ by_mu),
+        ),
+        coarse=False,
+    )
+    step = newton.direction(MU)
+    whole = replace(
+        step,
+        alpha=(away + MU * by_mu).index_copy(0, free, step.alpha),
+        s=torch.zeros_like(point.s).index_copy(0, free, step.s),
+    )
+    first, _ = derivatives(problem, whole)
+    for condition, value in problem.residuals(point, MU).items():
+        rows = free if condition in ("margins", "s") else slice(None)
+        assert_sums_to_0(value[rows], first[condition][rows])
 
 
 @pytest.mark.parametrize("system", ["rows", "features"])

@@ -108,14 +108,18 @@ EAGER = OneGroup(
 )
 
 
-@pytest.mark.parametrize("seed", [49, 61, 77])
-def test_bounds_on_the_way_hold_of_sets_that_are_far_from_right(seed: int) -> None:
-    """Where alpha that were cut to the box have a smaller norm than before."""
+@pytest.mark.parametrize(
+    ("seed", "intercept"), [(49, False), (61, False), (77, False), (23, True), (42, True)]
+)
+def test_bounds_on_the_way_hold_of_sets_that_are_far_from_right(
+    seed: int, *, intercept: bool
+) -> None:
+    """Alpha that were cut to the box have a smaller norm than before, or break e' alpha = 0."""
     rng = np.random.default_rng(seed)
     n, d = rng.integers(8, 40), rng.integers(2, 40)
     X = rng.normal(size=(n, d))
     y = rng.choice([-1.0, 1.0], n)
-    problem = max_margin(X, y, C=10.0 ** rng.uniform(-2, 2))
+    problem = max_margin(X, y, C=10.0 ** rng.uniform(-2, 2), intercept=intercept)
     best = solve(problem, "interior-point", GAP_LIMIT).certificate
     lines = list[BoundsAt]()
     solve(problem, EAGER, on_progress=lines.append)

@@ -63,6 +63,11 @@ def test_balanced_alpha_obey_the_equation_of_the_intercept(classes: int) -> None
     inside = scaled.balanced_inside(alpha)
     assert (inside > 0.0).all()
     assert (inside >= balanced).all()
+    # Without alpha of a class the equations leave those of its rivals none, either.
+    alpha[scaled.e[:, 0] > 0.0] = 0.0
+    if classes > 2:
+        assert (scaled.balanced(alpha) == 0.0).any()
+        assert (scaled.balanced_inside(alpha) > 0.0).all()
 
 
 def test_numbers_beyond_single_precision_become_its_largest() -> None:

@@ -1,5 +1,6 @@
 """Solvers as names and as objects, the automatic choice, and what the driver does for all."""
 
+import importlib
 import math
 from dataclasses import replace
 from typing import Any, Literal
@@ -9,8 +10,9 @@ import pytest
 import torch
 
 from cases import Stub, cloud, plain, separable
-from implicit_bias import MarginProblem, Status, max_margin, solve
+from implicit_bias import MarginProblem, Status, attention_margin, max_margin, solve
 from implicit_bias.base.deadline import NEVER, Deadline
+from implicit_bias.bounds.certificate import grade
 from implicit_bias.norms import (
     L2,
     GroupL2,
@@ -81,6 +83,13 @@ def of_gates_and_inputs(axis: Literal[-1, -2]) -> MarginProblem:
     )
 
 
+def of_scores(width: int) -> MarginProblem:
+    """Pose the nuclear norm of the weights of attention, (width, width)."""
+    rng = np.random.default_rng(0)
+    tokens = rng.normal(size=(2, 3, width))
+    return attention_margin(tokens, rng.normal(size=(2, width)), np.zeros(2, int), "nuclear")
+
+
 @pytest.mark.parametrize(
     ("problem", "expected", "system"),
     [
@@ -103,6 +112,9 @@ def of_gates_and_inputs(axis: Literal[-1, -2]) -> MarginProblem:
         # Two cones of order 3 + 50, or 50 of order 3 + 2.
         (of_gates_and_inputs(-2), "scs", None),
         (of_gates_and_inputs(-1), "clarabel", None),
+        # Of W in attention, 40 queries by 40 inputs: of order 80.
+        (of_scores(40), "scs", None),
+        (of_scores(10), "clarabel", None),
     ],
 )
 def test_the_automatic_choice(problem: MarginProblem, expected: str, system: str | None) -> None:
@@ -220,6 +232,60 @@ def test_after_a_near_miss_each_solver_is_asked_once_for_more(
     assert asked == [("interior-point", 1e-6), ("feature-space", 1e-8), ("clarabel", 1e-8)]
     assert again.status is Status.NUMERICAL_TROUBLE
     assert again.certificate.gap == near.certificate.gap
+
+
+def test_after_a_near_miss_an_external_solver_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a norm that no native method takes, whose only solver it is."""
+    problem = separable("layers-gated")
+    near = solve(problem, CvxpySolver(backend="clarabel", tolerances=Tolerances(gap=1e-3)))
+    assert 1e-6 < near.certificate.gap < 1e-4
+    asked: list[tuple[str, float]] = []
+
+    class Clarabel(Stub):
+        name = "clarabel"
+
+    def found(problem: MarginProblem) -> Candidate:
+        return Candidate(near.alpha, near.coef, status=Status.OPTIMAL, iterations=1)
+
+    def make(name: str, problem: MarginProblem, options: Any, system: Any = None) -> Solver:
+        asked.append((name, options.tolerances.gap))
+        return Clarabel(found=found, tolerances=options.tolerances)
+
+    monkeypatch.setattr(choice, "make_solver", make)
+    solve(problem)
+    assert asked[:2] == [("clarabel", 1e-6), ("clarabel", 1e-8)]
+
+
+@pytest.mark.parametrize("centre", [0.0, 2.5])
+@pytest.mark.parametrize(("labels", "helps"), [([1, -1, -1, 1], False), ([1, 1, -1, -1], True)])
+def test_an_offset_is_advised_only_where_it_separates(
+    labels: list[int], helps: bool, centre: float
+) -> None:
+    """Around 0 the coefficients of a failed solve are 0, and so are all margins."""
+    X = np.array([[-0.5, -0.5], [-0.5, 0.5], [0.5, -0.5], [0.5, 0.5]]) + centre
+    if helps:
+        X[:, 0] += 1.0  # both classes are on one side of 0
+    found = solve(max_margin(X, np.array(labels)))
+    assert found.status is Status.NOT_SEPARABLE
+    assert bool(found.stats.advice) == helps
+
+
+def test_the_certificate_has_the_time_of_the_solver_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[float | None] = []
+
+    def spy(*arguments: Any, **options: Any) -> Any:
+        left.append(options["deadline"].left)
+        return grade(*arguments, **options)
+
+    module = importlib.import_module("implicit_bias.solvers.solve")
+    monkeypatch.setattr(module, "grade", spy)
+    solve(PROBLEM, InteriorPoint(max_seconds=100.0))
+    solve(PROBLEM, InteriorPoint())
+    assert left[0] is not None
+    assert left[0] <= 100.0
+    assert left[1] is None
 
 
 def test_bounds_of_two_methods_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
