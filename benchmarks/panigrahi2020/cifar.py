@@ -1,30 +1,40 @@
-"""Figure 2 (a, b, c): distances, singular values and spectra of CIFAR-10 images."""
+"""Figure 2 (a, b, c): distances, dimensions and spectra of CIFAR-10 images.
+
+The images are prepared as in the paper's section 2: one scale for all, a coordinate that fills up
+the length, a constant. "Renormalize each x_i" can also mean a scale for each image: distances are
+measured with both readings.
+"""
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.linalg
 import torch
 from matplotlib.lines import Line2D
+from numpy.typing import NDArray
 
-from benchmarks import harness
+from benchmarks.bench import Part, part
 from benchmarks.data import data_file
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import Experiment, Frames, Judged, Options, Rows, Run, Verdict, otherwise
 from benchmarks.panigrahi2020.gram_spectrum import preprocess
-from benchmarks.panigrahi2020.shared import COLOUR, LOOK, number
-from benchmarks.sizes import grid
+from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_2, LOOK
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.report.style import BLUE, GREY
 
-FIGURE_2 = ("relu", "tanh", "swish", "elu")
+COST = 15
 PUBLISHED_WIDTH = 10**5
+# How images are scaled, and whether the mean is taken off.
+TOGETHER, EACH = "one scale for all", "a scale for each"
+CENTRED, AS_THEY_ARE = "centred", "as they are"
+# The distance that the paper reports, and the bins of the histogram.
+REPORTED = 0.1
 BINS = np.linspace(0, np.sqrt(2), 201)
-# Rows of distances that are held at once.
-ROWS = 1000
+# Rows of distances that are held at once, and digits that are kept of eigenvalues.
+ROWS, DIGITS = 1000, 3
 
 
 def images(n_samples: int) -> tuple[Array, Array]:
@@ -51,209 +61,134 @@ def images(n_samples: int) -> tuple[Array, Array]:
     return preprocess(rows / 255.0), labels[chosen].astype(np.int64)
 
 
-def measure(run: Run[Options]) -> Frames:
-    """Measure what is not kept: distances of all pairs, singular values, eigenvalues of G."""
-    n, finite, width = (200, 100, 500) if run.quick else (10**4, 1000, PUBLISHED_WIDTH)
+def measure(quick: bool) -> Iterator[Part]:
+    """Distances of all pairs, covariance and singular values, eigenvalues of G."""
+    n, some, width = (200, 100, 500) if quick else (10**4, 1000, PUBLISHED_WIDTH)
+    for scaled in (TOGETHER, EACH):
+        yield part(distances, n=n, scaled=scaled)
+    for prepared in (CENTRED, AS_THEY_ARE):
+        yield part(cumulative, n=n, prepared=prepared)
+    for activation in FIGURE_2:
+        yield part(spectrum, n=n, activation=activation, width=0)
+        yield part(spectrum, n=some, activation=activation, width=width)
+
+
+def distances(n: int, scaled: str) -> pd.DataFrame:
+    """Histogram of the distances of all pairs, with the smallest of them and how many are close."""
     X, _ = images(n)
-    generator = torch.Generator().manual_seed(1)
-    readouts = torch.randn(width, generator=generator, dtype=torch.float64)
-
-    def rows(part: str, activation: str = "") -> pd.DataFrame:
-        if not activation:
-            return OF_THE_IMAGES[part](X)
-        phi = grams.ACTIVATIONS[activation]
-        if part == "finite":
-            weights = grams.gaussian_weights(width, X.shape[1])
-            gram = grams.finite_gram(X[:finite], phi, weights, readouts=readouts)
-            return spectrum(gram).assign(width=width)
-        return spectrum(grams.infinite_gram(X if part == "infinite" else X[:finite], phi))
-
-    of_activations = ("infinite", "finite", "infinite, same images")
-    settings = grid(part=OF_THE_IMAGES) + grid(activation=FIGURE_2, part=of_activations)
-    return harness.growing(run, settings, rows)
-
-
-def distances(X: Array) -> pd.DataFrame:
-    """Histogram of the distances of all pairs, and the four smallest of them."""
+    if scaled == EACH:
+        pixels = grams.normalise(X[:, :-2]) * math.sqrt(0.5)  # less what was appended
+        X = np.column_stack([pixels, np.full(n, math.sqrt(0.5))])
     samples = X.astype(np.float32)
-    counts, least = np.zeros(len(BINS) - 1, dtype=np.int64), np.full(4, np.inf)
-    for start in range(0, len(X), ROWS):
+    counts, least, close = np.zeros(len(BINS) - 1, dtype=np.int64), math.inf, 0
+    for start in range(0, n, ROWS):
         block = samples[start : start + ROWS]
         squares = 2 - 2 * block @ samples[start:].T  # unit vectors
         upper = np.arange(squares.shape[1])[None, :] > np.arange(len(block))[:, None]
         pairs = np.sqrt(np.clip(squares[upper], 0.0, None))
         counts += np.histogram(pairs, BINS)[0]
-        least = np.sort(np.concatenate([least, pairs]))[:4]
-    frame = pd.DataFrame({"part": "distances", "x": BINS[:-1], "y": counts.astype(float)})
-    smallest = pd.DataFrame({"part": "least distances", "x": np.arange(1.0, 5.0), "y": least})
-    return pd.concat([frame.assign(n=len(X)), smallest.assign(n=len(X))])
+        least = min(least, float(pairs.min(initial=math.inf)))
+        close += int((pairs < REPORTED).sum())
+    return pd.DataFrame({"x": BINS[:-1], "y": counts, "least": least, "close": close})
 
 
-def each_scaled(X: Array) -> pd.DataFrame:
-    """Smallest distances where each image is scaled to the length 1/sqrt(2) by itself."""
-    images = grams.normalise(X[:, :-2]) * math.sqrt(0.5)  # less what the preprocessing appended
-    rows = distances(np.column_stack([images, np.full(len(X), math.sqrt(0.5))]))
-    return rows[rows["part"] == "least distances"].drop(columns="part")
-
-
-def cumulative(X: Array) -> pd.DataFrame:
-    """Cumulative sum of the squares of the singular values, over their sum, largest first."""
+def cumulative(n: int, prepared: str) -> pd.DataFrame:
+    """Share of the squares of the singular values that is left after so many, largest first."""
+    X, _ = images(n)
+    if prepared == CENTRED:
+        X = X - X.mean(axis=0)
     squares = scipy.linalg.eigvalsh((X.T @ X) if len(X) > X.shape[1] else (X @ X.T))[::-1]
     shares = np.clip(squares, 0.0, None).cumsum()
-    index = np.arange(1.0, len(shares) + 1)
-    return pd.DataFrame({"x": index, "y": shares / shares[-1], "n": len(X)})
+    left = 1.0 - shares / shares[-1]
+    return pd.DataFrame({"x": np.arange(1, len(left) + 1), "y": rounded(left, DIGITS + 2)})
 
 
-# What is measured of the images alone; the covariance is that of the centred rows.
-OF_THE_IMAGES: dict[str, Callable[[Array], pd.DataFrame]] = {
-    "distances": distances,
-    "least distances, each scaled": each_scaled,
-    "singular values": cumulative,
-    "covariance": lambda X: cumulative(X - X.mean(axis=0)),
-}
-
-
-def spectrum(gram: Array) -> pd.DataFrame:
-    """Eigenvalues, largest first."""
+def spectrum(n: int, activation: str, width: int) -> pd.DataFrame:
+    """Eigenvalues of G, largest first; width 0 is infinite width."""
+    (X, _), phi = images(n), grams.ACTIVATIONS[activation]
+    if width:
+        weights = grams.gaussian_weights(width, X.shape[1])
+        generator = torch.Generator().manual_seed(1)
+        readouts = torch.randn(width, generator=generator, dtype=torch.float64)
+        gram = grams.finite_gram(X, phi, weights, readouts=readouts)
+    else:
+        gram = grams.infinite_gram(X, phi)
     values = grams.eigenvalues(gram)
-    return pd.DataFrame({"x": np.arange(1.0, len(values) + 1), "y": values, "n": len(values)})
+    return pd.DataFrame({"x": np.arange(1, len(values) + 1), "y": rounded(values)})
+
+
+def rounded(values: Array, digits: int = DIGITS) -> NDArray[np.float32]:
+    """Round to so many digits, so that the table is small."""
+    exponents = np.floor(np.log10(np.maximum(np.abs(values), 1e-300)))
+    scale = 10.0 ** (digits - 1 - exponents)
+    return (np.round(values * scale) / scale).astype(np.float32)
+
+
+# --- what the table shows ------------------------------------------------------------------------
+
+
+def numbers(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return distances, dimensions, and how the spectra of four activations compare."""
+    pairs, alone = (frame[frame["scaled"] == scaled] for scaled in (TOGETHER, EACH))
+    n = int(frame["n"].max())
+    found: dict[str, Any] = {
+        "n": n,
+        "least": pairs["least"].iloc[0],
+        "least_each": alone["least"].iloc[0],
+        "close": int(pairs["close"].iloc[0]),
+        "pairs": int(pairs["y"].sum()),
+        "log_n": math.log(n),
+    }
+    for prepared, name in ((CENTRED, "covariance"), (AS_THEY_ARE, "squares")):
+        left = frame[frame["prepared"] == prepared]["y"]
+        for percent in (90, 99):
+            found[f"{name}_{percent}"] = int((left > 1 - percent / 100).sum()) + 1
+    found["covariance_times"] = found["covariance_99"] / found["log_n"]
+    limit = frame[(frame["width"] == 0) & (frame["n"] == n)]
+    lines = limit.pivot(index="x", columns="activation", values="y")
+    others, ratio = lines.drop(columns="relu").max(axis=1), lines["elu"] / lines["tanh"]
+    middle = lines.index[len(lines) // 2]
+    found |= {
+        "above": (lines["relu"] > others).mean(),
+        "factor": lines["relu"][middle] / others[middle],
+        "middle": ratio[middle],
+        "alike_2": ratio.between(1 / 2, 2).mean(),
+        "alike_3": ratio.between(1 / 3, 3).mean(),
+        "last": ratio.iloc[-1],
+    }
+    for activation in FIGURE_2:
+        found[f"smallest_{activation}"] = lines[activation].iloc[-1]
+    return found
 
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the three panels."""
-    figure, (a, b, c) = subplots((10, 4), 1, 3)
-    cells = frame[frame["part"] == "distances"]
-    a.stairs(cells["y"], BINS, fill=True, color=BLUE)
-    a.axvline(0.1, color=GREY, linestyle="--")
+    figure, (a, b, c) = subplots((9.6, 4), 1, 3)
+    a.stairs(frame[frame["scaled"] == TOGETHER]["y"], BINS, fill=True, color=BLUE)
+    a.axvline(REPORTED, color=GREY, linestyle="--")
     a.set(title="(a) distances of all pairs", xlabel="distance", ylabel="pairs")
-    for part, line, label in (
-        ("covariance", "-", "covariance"),
-        ("singular values", "--", "not centred"),
-    ):
-        cells = frame[frame["part"] == part]
-        b.plot(cells["x"], cells["y"], line, color=BLUE, label=label)
-    n = int(frame["n"].max())
+    for prepared, line, label in ((CENTRED, "-", "covariance"), (AS_THEY_ARE, "--", "not centred")):
+        cells = frame[frame["prepared"] == prepared]
+        b.plot(cells["x"], 1 - cells["y"], line, color=BLUE, label=label)
+    n = frame["n"].max()
     b.axvline(np.log(n), color=GREY, linestyle=":", label=f"log n = {np.log(n):.1f}")
     b.set(title="(b) cumulative eigenvalues", xlabel="index", xscale="log")
     b.set_ylabel("share of the sum")
     b.legend()
-    for activation, rows in harness.parts(frame[frame["part"] == "infinite"], "activation"):
-        marked = [i for i in (0, 9, 99, 999, len(rows) - 1) if i < len(rows)]
-        c.plot(rows["x"], rows["y"], markevery=marked, **LOOK[activation])
-    finite = frame[frame["part"] == "finite"]
-    for activation, rows in harness.parts(finite, "activation"):
-        c.plot(rows["x"], rows["y"], ":", color=COLOUR[activation])
+    for activation in FIGURE_2:
+        rows = frame[frame["activation"] == activation]
+        limit = rows[(rows["width"] == 0) & (rows["n"] == n)]
+        marked = [i for i in (0, 9, 99, 999, len(limit) - 1) if i < len(limit)]
+        c.plot(limit["x"], limit["y"], markevery=marked, **LOOK[activation])
+        finite = rows[rows["width"] > 0]
+        c.plot(finite["x"], finite["y"], ":", color=COLOUR[activation])
     c.set(xscale="log", yscale="log", title="(c) eigenvalues of G", xlabel="index")
-    width, n_finite = finite[["width", "n"]].max().astype(int)
+    finite = frame[frame["width"] > 0]
+    width, some = finite["width"].iloc[0], finite["n"].iloc[0]
     handles = [
         *(Line2D([], [], label=name, **LOOK[name]) for name in FIGURE_2),
         Line2D([], [], color=GREY, label=f"infinite width, n = {n:,}"),
-        Line2D([], [], color=GREY, ls=":", label=f"m = {width:,}, n = {n_finite:,}"),
+        Line2D([], [], color=GREY, ls=":", label=f"m = {width:,.0f}, n = {some:,}"),
     ]
     c.legend(handles=handles, fontsize=7)
     return figure
-
-
-def smallest(frame: pd.DataFrame, part: str) -> dict[str, float]:
-    """Smallest eigenvalue by activation."""
-    cells = frame[frame["part"] == part]
-    return {name: float(rows["y"].iloc[-1]) for name, rows in harness.parts(cells, "activation")}
-
-
-def needed(frame: pd.DataFrame, part: str) -> dict[float, int]:
-    """How many eigenvalues hold 90, 99 and 99.9 % of their sum."""
-    values = frame[frame["part"] == part]["y"]
-    return {share: int((values < share).sum()) + 1 for share in (0.9, 0.99, 0.999)}
-
-
-def found(frame: pd.DataFrame) -> str:
-    """Say what the images are like."""
-    values = frame[frame["part"] == "singular values"]
-    n = int(values["n"].iloc[0])
-    ends, finite = smallest(frame, "infinite"), smallest(frame, "finite")
-    same = smallest(frame, "infinite, same images")
-    sizes = frame[frame["part"].isin(["infinite", "finite"])].groupby("part")["n"].first()
-    width = int(frame["width"].dropna().iloc[0])
-
-    def listed(numbers: dict[str, float]) -> str:
-        return ", ".join(f"{name} {number(value)}" for name, value in numbers.items())
-
-    return (
-        f"{n:,} images, {n // 10:,} of each class, which span {len(values):,} dimensions. Smallest "
-        f"eigenvalues of G, n = {sizes['infinite']:,}, infinite width: {listed(ends)}; n = "
-        f"{sizes['finite']:,}, m = {width:,} ({PUBLISHED_WIDTH:,} published): {listed(finite)}; "
-        f"the same images at infinite width: {listed(same)}."
-    )
-
-
-def tabulate(frame: pd.DataFrame) -> Rows:
-    """Eigenvalues at some indices, infinite width."""
-    cells = frame[frame["part"] == "infinite"]
-    for activation, values in harness.parts(cells, "activation"):
-        count = len(values)
-        shown = (1, count // 10, count // 2, count * 9 // 10, count)
-        yield {
-            "activation": activation,
-            **{f"lambda_{k:,}": number(values["y"].iloc[k - 1]) for k in shown},
-        }
-
-
-def judge(frame: pd.DataFrame) -> dict[str, Judged]:
-    """Judge each claim by its rule."""
-    pairs = frame[frame["part"] == "distances"]
-    least = {
-        part: float(frame[frame["part"] == part]["y"].min())
-        for part in ("least distances", "least distances, each scaled")
-    }
-    first = least["least distances"]
-    close = pairs.loc[pairs["x"] < 0.1 - 1e-9, "y"].sum()
-    squares, covariance = needed(frame, "singular values"), needed(frame, "covariance")
-    log = float(np.log(pairs["n"].iloc[0]))
-    lines = frame[frame["part"] == "infinite"].pivot(index="x", columns="activation", values="y")
-    above = float((lines["relu"] > lines[["tanh", "swish", "elu"]].max(axis=1)).mean())
-    ratio, centre = lines["elu"] / lines["tanh"], lines.iloc[len(lines) // 2]
-    alike = {factor: float(ratio.between(1 / factor, factor).mean()) for factor in (2, 3)}
-    return {
-        "figure-2-a": Judged(
-            verdict=Verdict.of(first >= 0.1, first > 0.01),
-            result="In another choice of images than the paper's random one, decoded from JPEG, "
-            f"the smallest distance is {first:.3f}, and {close:,.0f} of "
-            f"{pairs['y'].sum():,.0f} pairs are closer than 0.1; with each image scaled by itself "
-            f"the smallest is {least['least distances, each scaled']:.3f}.",
-            evidence=("“Renormalize each x_i” has both readings.",),
-        ),
-        "figure-2-b": Judged(
-            verdict=Verdict.of(covariance[0.99] > 10 * log),
-            remark=otherwise(Verdict.of(covariance[0.9] > 10 * log), "90 %")
-            + otherwise(Verdict.of(squares[0.99] > 10 * log), "the caption's squares, not centred"),
-            result=f"{covariance[0.99]} eigenvalues of the covariance hold 99 %, and "
-            f"{covariance[0.9]} hold 90 %, {covariance[0.99] / log:.0f} and "
-            f"{covariance[0.9] / log:.1f} times log n; the rule's 10 is ours.",
-            evidence=(
-                "The caption has singular values of the data matrix instead, which is not centred. "
-                "Of their squares 90 % are in the first "
-                f"{squares[0.9]}, in the direction of the mean, and 99 % in the first "
-                f"{squares[0.99]}.",
-            ),
-        ),
-        "figure-2-c": Judged(
-            verdict=Verdict.of(above >= 0.99, above >= 0.5),
-            result=f"ReLU's eigenvalue is the largest at {100 * above:.2f} % of the indices, in "
-            f"the middle by a factor of {centre['relu'] / centre.drop('relu').max():.0f}. The "
-            f"first is {lines['elu'].iloc[0] / lines['relu'].iloc[0]:.1f} times as large for ELU.",
-        ),
-        "figure-2-c-elu": Judged(
-            verdict=Verdict.of(alike[3] >= 0.99, alike[3] >= 0.5),
-            remark=otherwise(Verdict.of(alike[2] >= 0.99, alike[2] >= 0.5), "a factor 2"),
-            result=f"ELU's eigenvalues are within a factor 3 of tanh's at {100 * alike[3]:.1f} % "
-            f"of the indices, and {centre['elu'] / centre['tanh']:.2f} of it in the middle.",
-            evidence=(
-                f"Within a factor 2 they are at {100 * alike[2]:.1f} %, and the smallest is "
-                f"{ratio.iloc[-1]:.1f} times that of tanh. That the regime of theorem I.4 is the "
-                "likely reason, as the paper has it, is not tested.",
-            ),
-        ),
-    }
-
-
-EXPERIMENT = Experiment(measure, found, tabulate, draw=draw, judge=judge)

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+import torch
 
+from benchmarks.panigrahi2020.finite_spectrum import finite_eigenvalues
 from implicit_bias.base.validation import Array
-from implicit_bias.kernels.gradient_gram import normalise
+from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.report.style import COLOURS, MARKERS
 
 DRAWN = ("relu", "leaky-relu", "selu", "elu", "swish", "tanh", "quadratic")
@@ -19,17 +19,13 @@ LOOK: dict[str, dict[str, Any]] = {
     name: {"color": COLOUR[name], "marker": marker}
     for name, marker in zip(DRAWN, MARKERS, strict=False)
 }
-TRAINED = ("relu", "selu", "elu", "swish", "tanh")
-# The activations of figure 1 of the paper.
+# The activations of figure 1 of the paper, and those of figure 2.
 FIGURE_1 = ("relu", "elu", "swish", "tanh", "quadratic")
+FIGURE_2 = ("relu", "tanh", "swish", "elu")
 SMOOTH = ("swish", "tanh")
-# Relative to the largest, an eigenvalue of a float64 matrix below this is rounding.
-ROUNDING = 1e-13
-
-
-def number(value: float) -> str:
-    """Write a number to two digits."""
-    return f"{value:.2g}"
+# Relative to the largest, an eigenvalue below this is rounding: of a float64 matrix, and of
+# harmonics and singular values, which square no matrix.
+ROUNDING, LEAST = 1e-13, 1e-23
 
 
 def power(x: Array | pd.Series[float], y: Array | pd.Series[float]) -> float:
@@ -37,22 +33,32 @@ def power(x: Array | pd.Series[float], y: Array | pd.Series[float]) -> float:
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
-def powers(rows: pd.DataFrame, x: str, y: str) -> Array:
-    """Fit that exponent to the last three points of each run."""
-    return np.array([power(run[x].iloc[-3:], run[y].iloc[-3:]) for _, run in rows.groupby("run")])
+def key(activation: str) -> str:
+    """Name an activation as a number of a page does."""
+    return activation.replace("-", "_")
 
 
 def in_subspace(n_samples: int, dimension: int, n_features: int = 10, *, seed: int = 1) -> Array:
     """Draw unit vectors (n_samples, n_features) in a random subspace."""
     rng = np.random.default_rng(seed)
     basis, _ = np.linalg.qr(rng.standard_normal((n_features, dimension)))
-    return normalise(rng.standard_normal((n_samples, dimension)) @ basis.T)
+    return grams.normalise(rng.standard_normal((n_samples, dimension)) @ basis.T)
 
 
-def plain_numbers(ax: Axes, *, ordinate: bool = True) -> None:
-    """Write small numbers on logarithmic axes as they are, and only some of them."""
-    for axis in (ax.xaxis, ax.yaxis) if ordinate else (ax.xaxis,):
-        if axis.get_scale() == "log":
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-            axis.set_minor_formatter(NullFormatter())
+def gaussian_readouts(width: int, seed: int) -> torch.Tensor:
+    """Draw readouts a ~ N(0, 1), which share no draw with the weights of this seed."""
+    generator = torch.Generator().manual_seed(10**6 + seed)
+    return torch.randn(width, generator=generator, dtype=torch.float64)
+
+
+def start_eigenvalues(
+    X: Array, phi: grams.Activation, width: int, seed: int, *, train_readouts: bool = False
+) -> Array:
+    """Eigenvalues of G, or of G + H, of a network at the start, readouts N(0, 1)."""
+    return finite_eigenvalues(
+        X,
+        phi,
+        grams.gaussian_weights(width, X.shape[1], seed=seed),
+        readouts=gaussian_readouts(width, seed),
+        train_readouts=train_readouts,
+    )

@@ -1,4 +1,4 @@
-"""The experiments on activation Gram matrices: they run, and the page is that of the results."""
+"""The experiments on activation Gram matrices, on small sizes and by brute force."""
 
 import numpy as np
 import pandas as pd
@@ -6,101 +6,180 @@ import pytest
 import torch
 from torch.nn import functional
 
-from benchmarks import catalogue, harness
 from benchmarks.panigrahi2020 import (
+    cifar,
     cifar_training,
     depth,
-    extensions,
+    few_dimensions,
     lower_bounds,
-    smooth,
+    smoothed,
     spectra,
     training,
-    zeros,
 )
-from benchmarks.panigrahi2020.gram_spectrum import circle_points
-from benchmarks.words import with_interval
+from benchmarks.panigrahi2020.gram_spectrum import circle_points, eigenvalue_bounds
 from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.kernels.gated_least_squares import predicted_losses
 
-STUDY = catalogue.study("panigrahi2020")
-NAMES = [entry.name for entry in STUDY.experiments]
+# --- eigenvalues at the start -------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def kept() -> dict[str, pd.DataFrame]:
-    return {name: harness.read(STUDY, STUDY.entry(name)) for name in NAMES}
+@pytest.mark.parametrize("activation", spectra.EXACT)
+def test_spectra_without_a_kink_are_exact_and_below_their_bounds(activation: str) -> None:
+    frame = spectra.spectrum(spectra.HALF, 10, activation, 4096, 1)
+    X, phi = circle_points(10), grams.ACTIVATIONS[activation]
+    expected = grams.eigenvalues(grams.infinite_gram(X, phi))
+    np.testing.assert_allclose(frame["infinite"], expected, atol=1e-9 * expected[0])
+    assert (frame["infinite"] <= eigenvalue_bounds(phi, 10, 2) + 1e-12 * expected[0]).all()
+    assert frame["deviation"].iloc[0] == pytest.approx(
+        np.abs(frame["finite"] - expected).max() / expected[0]
+    )
 
 
-@pytest.mark.slow
-def test_spectra_are_below_their_bounds_and_those_without_a_kink_are_exact() -> None:
-    frame = spectra.measure(quick=True)
-    top = frame.groupby(["data", "activation"])["infinite"].transform("max")
-    assert (frame["infinite"] <= frame["bound"] + 1e-12 * top).all()
-    exact = frame.dropna(subset="exact")
-    assert set(exact["activation"]) == set(spectra.EXACT)
-    error = (exact["infinite"] - exact["exact"]).abs() / top[exact.index]
-    assert error.max() < 1e-9
+def test_opposite_points_of_a_circle_have_no_smallest_eigenvalue() -> None:
+    frame = spectra.spectrum(spectra.WHOLE, 10, "relu", 16, 0)
+    assert frame["separation"].iloc[0] < 1e-12
+    assert frame["infinite"].iloc[-1] == 0
+    assert frame["finite"].isna().all()
+
+
+@pytest.mark.parametrize("data", [lower_bounds.HALF, lower_bounds.CLOSE, lower_bounds.SPHERE])
+@pytest.mark.parametrize("activation", ["relu", "elu"])
+def test_smallest_eigenvalues_are_above_the_bound_of_a_kink(data: str, activation: str) -> None:
+    (row,) = lower_bounds.smallest(data, activation, 8, 0.05)
+    assert row["measured"] >= row["kink"] > 0
+    X = lower_bounds.samples(data, 8, 0.05)
+    apart = [
+        np.linalg.norm(X[j] - X[i] * (X[i] @ X[j])) for i in range(8) for j in range(8) if i != j
+    ]
+    assert row["delta"] == pytest.approx(min(apart))
+
+
+def test_powers_are_those_of_the_last_three_points() -> None:
+    rows = [
+        {"activation": "elu", "data": data, "delta": x, "n": 1 / x, "measured": x**3}
+        for data in (lower_bounds.CLOSE, lower_bounds.HALF)
+        for x in (0.5, 0.25, 0.125)
+    ]
+    noise = [row | {"measured": 7.0} for row in rows[::3]]
+    fits = lower_bounds.fitted(pd.DataFrame(noise + rows), "elu")
+    assert fits == pytest.approx({"delta": 3, "n": -3})
 
 
 @pytest.mark.parametrize(
     ("dimension", "degrees", "n", "rank"),
     [
         # Monomials of two inputs on the circle: those of degree 1 are among those of degree 3.
-        (2, (1, 2), 10, 2 + 3),
-        (2, (1, 2, 3), 12, 3 + 4),
-        (2, (2,), 6, 3),
-        (3, (1, 2), 8, 8),
+        (2, "1 2", 10, 2 + 3),
+        (2, "1 2 3", 12, 3 + 4),
+        (2, "2", 6, 3),
+        (3, "1 2", 8, 8),
     ],
 )
 def test_ranks_of_polynomials_are_the_exact_ones_at_any_width(
-    dimension: int, degrees: tuple[int, ...], n: int, rank: int
+    dimension: int, degrees: str, n: int, rank: int
 ) -> None:
-    found = zeros.count(dimension, degrees, n, 1024)
+    (found,) = few_dimensions.polynomials(degrees, dimension, n, 1024)
     assert found["finite"] == found["infinite"] == found["both"] == found["exact"] == rank
     assert rank <= found["constraints"]
 
 
-@pytest.mark.slow
+def test_cells_of_theorem_4_3_are_counted_by_each_condition() -> None:
+    """Rank 5 of 10 samples in the plane: F.3's display is met with equality, its proof is not."""
+    cell = {"n": 10, "dimension": 2, "degree": 2, "constraints": 5, "exact": 5}
+    cells = pd.DataFrame([cell | {"finite": 5, "infinite": 5, "both": 5}])
+    found = few_dimensions.of_polynomials(cells)
+    assert (found["cells_f2"], found["zero_f2"]) == (1, 1)
+    assert (found["cells_f3"], found["index_f3"]) == (0, 0)
+    assert (found["cells_printed"], found["index_printed"]) == (1, 0)
+    assert (found["cells_both"], found["both_f3"]) == (1, 1)
+
+
 def test_smallest_eigenvalues_of_smooth_activations_are_positive() -> None:
-    frame = pd.DataFrame(smooth.measure(quick=True))
-    assert (frame["at_index"] >= frame["smallest"]).all()
-    assert (frame["smallest"] > 0).all()  # lemma 3.2
+    (row,) = few_dimensions.smooth_activations("tanh", 3, 16, 0, 256)
+    assert row["largest"] > row["at_index"] > row["smallest"] > 0  # lemma 3.2
+    assert row["finite_at_index"] > row["finite_smallest"] > 0
 
 
-@pytest.mark.slow
-def test_smallest_eigenvalues_are_above_the_bound_of_a_kink() -> None:
-    frame = pd.DataFrame(lower_bounds.measure(quick=True))
-    eigen = frame[frame["part"].isin(["half circle", "close points", "sphere, d = 5"])]
-    assert len(eigen)
-    assert (eigen["measured"] >= eigen["kink"]).all()
+def test_smoothed_points_come_close_to_few_points() -> None:
+    for base in (smoothed.EVEN, smoothed.ONE):
+        X = smoothed.points(base, 12, 4)
+        assert np.linalg.matrix_rank(X) == len(np.unique(X, axis=0)) == 4
+    rows = list(smoothed.smallest(smoothed.ONE, 1, 81, 9, 1))
+    assert [row["noise"] for row in rows] == list(smoothed.NOISES)
+    for row in rows:
+        assert row["smallest"] >= row["hadamard"] - 1e-13 * row["largest"]  # lemma I.1
+    assert smoothed.powers_of_noise(pd.DataFrame(rows))[0] == pytest.approx(6, abs=0.3)
 
 
-@pytest.mark.slow
-def test_smallest_eigenvalues_are_within_their_bounds_at_every_depth() -> None:
-    frame = depth.infinite(pd.DataFrame(depth.measure(quick=True)))
-    assert (frame["smallest"] >= frame["lower"] - 1e-11).all()  # rounding, a hundred layers deep
-    assert (frame["smallest"] <= frame["upper"]).all()
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_smallest_eigenvalues_are_within_their_bounds_at_every_depth(activation: str) -> None:
+    rows = list(depth.layers(activation, 5, 40))
+    assert [row["hidden_layers"] for row in rows] == list(range(1, len(rows) + 1))
+    values = [row["smallest"] for row in rows]
+    assert values == sorted(values)  # Schur
+    assert values[-1] > depth.ENOUGH * rows[-1]["diagonal"] > values[-2]
+    for row in rows:
+        assert row["smallest"] <= row["diagonal"]
+        assert row["by_coherence"] <= row["smallest"] + 1e-11
+    assert depth.recursion_holds("tanh")  # lemma J.2
 
 
-@pytest.mark.slow
-def test_powers_are_of_eigenvalues_above_rounding(kept: dict[str, pd.DataFrame]) -> None:
-    """Which are the same on every machine."""
-    frame = kept["extensions"]
-    tiny = frame["smallest"] < extensions.LEAST * frame["largest"]
-    noise = frame.assign(smallest=frame["smallest"].where(~tiny, 0.9 * frame["smallest"]))
-    assert tiny.any()
-    np.testing.assert_equal(extensions.powers(noise), extensions.powers(frame))
+# --- figure 2 -----------------------------------------------------------------------------------
 
 
-def test_powers_have_an_interval_over_the_draws() -> None:
-    cells = [
-        {"activation": "elu", "start": "fan-in", "part": "delta", "x": x, "run": run}
-        | {"smallest": x ** (2 + run), "largest": 1.0}
-        for x in (0.1, 0.05, 0.025)
-        for run in range(3)
-    ]
-    fits = extensions.powers(pd.DataFrame(cells))
-    assert with_interval(fits["elu", "fan-in", "delta"]) == "3.00 ± 2.48"
+def test_distances_are_those_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = grams.normalise(np.abs(np.random.default_rng(0).standard_normal((9, 4))))
+    monkeypatch.setattr(cifar, "REPORTED", 0.5)
+    monkeypatch.setattr(cifar, "images", lambda n: (X[:n], np.zeros(n)))
+    monkeypatch.setattr(cifar, "ROWS", 4)
+    frame = cifar.distances(9, cifar.TOGETHER)
+    pairs = [np.linalg.norm(X[i] - X[j]) for i in range(9) for j in range(i)]
+    assert frame["y"].sum() == len(pairs)
+    assert frame["close"].iloc[0] > 0
+    assert frame["least"].iloc[0] == pytest.approx(min(pairs), rel=1e-5)
+    assert frame["close"].iloc[0] == sum(pair < cifar.REPORTED for pair in pairs)
+    left = cifar.cumulative(9, cifar.CENTRED)["y"]
+    values = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
+    np.testing.assert_allclose(left[:2], 1 - values.cumsum()[:2] / values.sum(), atol=2e-3)
+
+
+def test_rounding_keeps_three_digits() -> None:
+    values = np.array([1234.6, 0.0012346, 0.0])
+    np.testing.assert_allclose(cifar.rounded(values), [1230, 0.00123, 0], rtol=1e-6)
+
+
+def test_infinite_width_is_descent_on_a_linear_model() -> None:
+    """SGD on outputs by a Gram matrix, against SGD on the weights of its features."""
+    features = torch.randn((600, 5), generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(600) % cifar_training.CLASSES
+    start = torch.zeros((600, cifar_training.CLASSES))
+    gram = features @ features.T
+    curve = [row["loss"] for row in cifar_training.descend_outputs(gram, start, labels, 2, 1e-3)]
+    weights, losses = torch.zeros((5, cifar_training.CLASSES)).requires_grad_(True), []
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(2):
+        total = 0.0
+        for batch in torch.split(torch.randperm(600, generator=generator), cifar_training.BATCH):
+            outputs = features[batch] @ weights
+            loss = functional.cross_entropy(outputs, labels[batch], reduction="sum")
+            (gradient,) = torch.autograd.grad(loss, weights)
+            with torch.no_grad():
+                weights -= 1e-3 * gradient
+            total += float(loss.detach())
+        losses.append(total / 600)
+    np.testing.assert_allclose(curve, losses, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["relu", "elu"])
+def test_interpolated_gram_is_that_of_infinite_width(name: str) -> None:
+    X = np.vstack([circle_points(9, 3), circle_points(9, 3) + 1e-3])
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    expected = grams.infinite_gram(X, grams.ACTIVATIONS[name], train_readouts=True)
+    found = cifar_training.limit_gram(name, X).numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+# --- figure 1 (a, b) ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", training.FAST)
@@ -139,38 +218,8 @@ def test_descent_is_that_of_autograd(name: str, monkeypatch: pytest.MonkeyPatch)
         np.testing.assert_allclose(moved[run], (slow - start).detach(), atol=1e-6)
 
 
-def test_infinite_width_is_descent_on_a_linear_model() -> None:
-    """SGD on outputs by a Gram matrix, against SGD on the weights of its features."""
-    features = torch.randn((600, 5), generator=torch.Generator().manual_seed(0))
-    labels = torch.arange(600) % cifar_training.CLASSES
-    start = torch.zeros((600, cifar_training.CLASSES))
-    curve = cifar_training.train_limit(features @ features.T, start, labels, 2, 1e-3)
-    weights, losses = torch.zeros((5, cifar_training.CLASSES)).requires_grad_(True), []
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(2):
-        total = 0.0
-        for batch in torch.split(torch.randperm(600, generator=generator), cifar_training.BATCH):
-            outputs = features[batch] @ weights
-            loss = functional.cross_entropy(outputs, labels[batch], reduction="sum")
-            (gradient,) = torch.autograd.grad(loss, weights)
-            with torch.no_grad():
-                weights -= 1e-3 * gradient
-            total += float(loss.detach())
-        losses.append(total / 600)
-    np.testing.assert_allclose(curve["loss"], losses, rtol=1e-4)
-
-
-@pytest.mark.parametrize("name", ["relu", "elu"])
-def test_interpolated_gram_is_that_of_infinite_width(name: str) -> None:
-    X = np.vstack([circle_points(9, 3), circle_points(9, 3) + 1e-3])
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
-    expected = grams.infinite_gram(X, grams.ACTIVATIONS[name], train_readouts=True)
-    found = cifar_training.limit_gram(name, X).numpy()
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-
-
 def test_a_curve_begins_as_predicted() -> None:
-    curve = training.training_curves(training.Plan("long", 10, 512, 50, 1), "tanh", [0])
+    curve = training.training_curves(10, 512, "tanh", 50, 1)
     weights = torch.cat(list(grams.gaussian_weights(512, 2)))
     rng = np.random.default_rng(0)
     y = rng.choice((-1.0, 1.0), 10)
@@ -180,21 +229,27 @@ def test_a_curve_begins_as_predicted() -> None:
     gram = grams.finite_gram(X, tanh, [weights], readouts=readouts)
     steps = curve["step"].to_numpy()
     expected = predicted_losses(gram, start, step_size=1e-3, steps=steps)
-    np.testing.assert_allclose(curve["theorem"], expected, rtol=1e-3)
+    np.testing.assert_allclose(curve["equation"], expected, rtol=1e-3)
     np.testing.assert_allclose(curve["loss"], expected, rtol=0.02)
 
 
 def test_networks_trained_side_by_side_are_those_trained_alone() -> None:
-    plan = training.Plan("long", 10, 64, 30, 2)
-    both = training.training_curves(plan, "swish", [0, 1])
-    alone = pd.concat([training.training_curves(plan, "swish", [seed]) for seed in (0, 1)])
-    pd.testing.assert_frame_equal(both, alone.reset_index(drop=True), rtol=1e-4)
+    both = training.training_curves(10, 64, "swish", 30, 2)
+    alone = training.training_curves(10, 64, "swish", 30, 1)
+    first = both[both["run"] == 0]
+    pd.testing.assert_frame_equal(first, alone, rtol=1e-4)
 
 
-def test_predicted_curves_are_the_theorem_of_trained_ones() -> None:
-    trained = training.training_curves(training.Plan("wide", 10, 64, 30, 2), "elu", [0, 1])
-    predicted = training.predicted_curves(training.Plan("predicted", 10, 64, 30, 2), "elu", [0, 1])
-    both = trained.merge(predicted, on=["run", "step"], suffixes=("", "_predicted"))
+def test_linearised_curves_are_the_equation_of_trained_ones() -> None:
+    trained = training.training_curves(10, 64, "elu", 30, 2)
+    linearised = training.linearised_curves(10, 64, "elu", 30, 2)
+    both = trained.merge(linearised, on=["run", "step"], suffixes=("", "_linearised"))
     assert both.groupby("run").size().to_list() == [23, 23]
-    for column in ("theorem", "lambda_max", "lambda_min"):
-        np.testing.assert_allclose(both[f"{column}_predicted"], both[column], rtol=1e-6)
+    np.testing.assert_allclose(both["loss_linearised"], both["equation"], rtol=1e-6)
+    np.testing.assert_allclose(both["lambda_min_linearised"], both["lambda_min"], rtol=1e-6)
+
+
+def test_where_elu_passes_tanh() -> None:
+    losses = pd.DataFrame({"elu": [3, 1, 2, 1, 0.5], "tanh": [2, 2, 1, 1, 1]}, index=range(5))
+    assert training.crossing(losses) == 4
+    assert training.crossing(losses[:4]) == np.inf
