@@ -33,6 +33,7 @@ from types import ModuleType
 from typing import Any
 
 import joblib
+import matplotlib
 import pandas as pd
 
 from benchmarks.drawing import of_few_colours
@@ -290,7 +291,7 @@ def draw(experiment: Experiment, folder: Path = HOME) -> Path | None:
     """Draw the picture of an experiment from the tables that are kept; None if it has none."""
     if not hasattr(experiment.module, "draw"):
         return None
-    with style():
+    with style(), matplotlib.rc_context({"text.parse_math": True}):  # powers of ten on axes
         picture = of_few_colours(experiment.module.draw(*experiment.frames(folder)))
     file = experiment.picture(folder)
     write_atomically(file, partial(Path.write_bytes, data=picture))

@@ -36,7 +36,7 @@ and the margin rose where factor >= 1.1 and factor > spread, and fell where 1 / 
 one reference the spread is unknown, which is one of the findings. Of a training that is one of a
 kind with R references, with log-normal margins, the factor exceeds the spread by chance in 23, 12,
 7, 4, 3 % of all cases for R = 2, 3, 4, 5, 6. The rules ask for more: a gap that fell as well, and
-other margins that did not rise. `benchmarks.optimizers.controls` counts false names beside three
+other margins that did not rise. `benchmarks.illustrations.controls` counts false names beside three
 references: 0 of 66 gradient descents by other rates, momentum, noise and batches, and SAM, so at
 most 4.5 % with a confidence of 95 %. Without the cost that rule 2 asks for it was 2 of 66.
 

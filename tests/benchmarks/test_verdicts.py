@@ -56,7 +56,7 @@ def changed(frame: pd.DataFrame, change: str) -> pd.DataFrame:
     *("daniely2020/Claim/lemmas_14_to_16", "fiat2019/Entry/clustered"),
     *("infinite_time/Entry/deep_gln", "infinite_time/Claim/early"),
     *("lippl2022/Entry/exact_networks", "lippl2022/Claim/equal"),
-    *("optimizers/Entry/mirror", "panigrahi2020/Claim/theorem-4-5", "speed/Entry/scaling"),
+    *("panigrahi2020/Claim/theorem-4-5", "speed/Entry/scaling"),
 )
 @pytest.mark.filterwarnings("ignore:Polyfit may be")  # of sizes that are not kept
 @pytest.mark.parametrize("name", CONTROLLED)
