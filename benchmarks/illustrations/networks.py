@@ -13,8 +13,12 @@ of the log of the exponential loss are scaled to length 1; rates fall like t^-1/
 one that is read off the optimizers, as `diagnose(optimizer=...)` does: of Muon with two rates
 weighted, of Muon beside Adam of two kinds. Gaps are those across kinks.
 
-Adam on smooth networks is also trained ten times as long, from five starts, and from near its
-limit: from where signs had come after 12,000 steps, with weights of their length at the start.
+Adam on smooth networks is also trained ten times as long, from three starts, and from near its
+limit: from where signs had come after 12,000 steps, with weights of their length at the start. It
+leaves l_inf there: margins grow like the cube of the weights, and soon by tens per step, so that
+the gradient at each step is that of one sample, now of this and now of that. Adam of single samples
+has another limit (`single_samples`). So a last run has small steps, by each of which the soft
+minimum of the margins grows by at most MOST_GROWTH: rate ||gradient||_1 <= MOST_GROWTH.
 
 Source: Lyu, Li (2020) for gradient descent; Tsilivis, Vardi, Kempe (2024) for steepest descent in
 any norm; Gronich, Vardi (2026) for Adam, Signum, Muon and mixtures on smooth homogeneous networks.
@@ -22,7 +26,8 @@ any norm; Gronich, Vardi (2026) for Adam, Signum, Muon and mixtures on smooth ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import Any
@@ -58,6 +63,7 @@ OPTIMIZERS = {
     "Muon beside Adam": "spectral and linf",
 }
 DRAWN, AFTER_SIGNS = "drawn weights", "after signs"
+SMALL, MOST_GROWTH = "Adam, small steps", 0.5
 
 
 def measure(quick: bool) -> Iterator[Part]:
@@ -66,7 +72,10 @@ def measure(quick: bool) -> Iterator[Part]:
     for gates, optimizer, start in product(GATES, OPTIMIZERS, range(1 if quick else 2)):
         run = {"gates": gates, "optimizer": optimizer, "start": start}
         yield part(trained, **run, begins=DRAWN, steps=steps)
-    for begins, start in product((DRAWN, AFTER_SIGNS), range(2 if quick else 5)):
+    for start in range(2 if quick else 5):
+        run = {"gates": "smooth", "optimizer": SMALL, "start": start}
+        yield part(trained, **run, begins=DRAWN, steps=steps)
+    for begins, start in product((DRAWN, AFTER_SIGNS), range(2 if quick else 3)):
         run = {"gates": "smooth", "optimizer": "Adam", "start": start}
         yield part(trained, **run, begins=begins, steps=10 * steps)
 
@@ -117,10 +126,17 @@ KINDS: dict[str, Callable[..., Optimizer]] = {
 
 def built(network: Network, name: str, rate: float) -> Sequence[Optimizer]:
     """Return the optimizers of a network's two tensors."""
+    if name == SMALL:
+        name = "Adam"
     if name in KINDS:
         return [KINDS[name](network.parameters(), rate)]
     second = "Adam" if name.endswith("Adam") else "Muon"
     return [KINDS["Muon"]([network.W], rate), KINDS[second]([network.a], rate / 4)]
+
+
+def most(name: str) -> float:
+    """Most by which the soft minimum of the margins may grow at a step of an optimizer."""
+    return MOST_GROWTH if name == SMALL else math.inf
 
 
 def samples_of(network: Network, start: int) -> tuple[Tensor, Tensor]:
@@ -149,12 +165,12 @@ def trained(
             for p in (network.W, network.a):
                 p.mul_(scale)
     several = built(network, optimizer, RATE)
-    norms = {OWN: geometry_of(several, network).norm}
+    norms: dict[str, ParameterNorm] = {OWN: geometry_of(several, network).norm}
     norms |= {name: PARAMETER_NORMS[name] for name in NORMS}
     kept = set(log_spaced(steps, 8, first=10))
     if begins == AFTER_SIGNS:
         yield from gaps(network, X, labels, norms, 0)
-    for step in iterates(network, X, labels, several, steps):
+    for step in iterates(network, X, labels, several, steps, most(optimizer)):
         if step in kept:
             yield from gaps(network, X, labels, norms, step)
 
@@ -165,26 +181,34 @@ def size_of(network: Network) -> Tensor:
 
 
 def iterates(
-    network: Network, X: Tensor, labels: Tensor, several: Sequence[Optimizer], steps: int
+    network: Network,
+    X: Tensor,
+    labels: Tensor,
+    several: Sequence[Optimizer],
+    steps: int,
+    most_growth: float = math.inf,
 ) -> Iterator[int]:
     """Train a network in place, and yield each step when it is done.
 
     Gradients are scaled to length 1, which is the same to all but plain momentum and Adam's memory.
     """
     parameters = [network.W, network.a]
+    rates = [each.param_groups[0]["lr"] for each in several]
     for step in range(1, steps + 1):
         slopes = torch.autograd.grad(torch.logsumexp(-labels * network(X), dim=0), parameters)
         length = torch.cat([slope.reshape(-1) for slope in slopes]).norm()
+        # By steps of this rate along the signs the soft minimum grows by rate * size at most.
+        size = float(sum(slope.abs().sum() for slope in slopes))
         for p, slope in zip(parameters, slopes, strict=True):
             p.grad = slope / length
-        for each in several:
+        for each, rate in zip(several, rates, strict=True):
+            each.param_groups[0]["lr"] = min(rate * step**-0.25, most_growth / size)
             each.step()
-            each.param_groups[0]["lr"] *= (step / (step + 1)) ** 0.25
         yield step
 
 
 def gaps(
-    network: Network, X: Tensor, labels: Tensor, norms: dict[str, ParameterNorm], step: int
+    network: Network, X: Tensor, labels: Tensor, norms: Mapping[str, ParameterNorm], step: int
 ) -> Iterator[dict[str, Any]]:
     """Yield the KKT gap in each norm; NaN where the network does not separate the samples."""
     separates = bool((labels * network(X) > 0).all())
@@ -207,12 +231,9 @@ def at_end(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """Ranges of the gaps at the end, of all optimizers but Adam and of Adam; Adam trained longer.
-
-    ``apart`` is the least gap in another norm over that in the own norm.
-    """
+    """Ranges of the gaps at the end, of all optimizers but Adam and of Adam; Adam in other ways."""
     ends = at_end(frame)
-    short = ends[ends["steps"] == ends["steps"].min()]
+    short = ends[(ends["steps"] == ends["steps"].min()) & ends["optimizer"].isin(OPTIMIZERS)]
     found: dict[str, Any] = {}
     for gates in GATES:
         of_gates = short[short["gates"] == gates]
@@ -222,10 +243,16 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
         found |= low_high(f"{gates}_adam_l2", of_gates[adam]["l2"])
     longer = ends[ends["steps"] > ends["steps"].min()]
     starts = frame[(frame["begins"] == AFTER_SIGNS) & (frame["step"] == 0)]
-    for name, begins in (("longer", DRAWN), ("after_signs", AFTER_SIGNS)):
-        runs = longer[longer["begins"] == begins]
+    of_adam = {
+        "longer": longer[longer["begins"] == DRAWN],
+        "after_signs": longer[longer["begins"] == AFTER_SIGNS],
+        "small": ends[ends["optimizer"] == SMALL],
+    }
+    for name, runs in of_adam.items():
+        if runs.empty:  # not measured yet
+            continue
         found |= low_high(name, runs[OWN]) | low_high(f"{name}_l2", runs["l2"])
-        found[f"{name}_mean"] = Effect.of(runs[OWN])
+        found |= {f"{name}_mean": Effect.of(runs[OWN]), f"{name}_l2_mean": Effect.of(runs["l2"])}
     found |= low_high("signs", starts.loc[starts["norm"] == OWN, "gap"])
     return found | {"gaps": medians(short)}
 
@@ -239,7 +266,8 @@ def medians(ends: pd.DataFrame) -> pd.DataFrame:
     """Median gaps over starts: a row for each optimizer, the gaps in its own norm by network."""
     table = ends.groupby(["optimizer", "gates"], sort=False)[OWN].median().unstack()
     table = table.loc[list(OPTIMIZERS), list(GATES)].reset_index()
-    table.insert(1, "its norm", table["optimizer"].map(OPTIMIZERS))
+    norms = [OPTIMIZERS[name].replace("linf", "l_inf") for name in table["optimizer"]]
+    table.insert(1, "its norm", norms)
     return table
 
 
@@ -248,11 +276,11 @@ def draw(frame: pd.DataFrame) -> Figure:
     figure, panels = subplots((9.6, 3.6), 1, len(GATES), sharex=True, sharey=True, grid="both")
     own = frame[(frame["norm"] == OWN) & (frame["step"] > 0)]
     for ax, gates in zip(panels, GATES, strict=True):
-        for place, name in enumerate(OPTIMIZERS):
+        for place, name in enumerate((*OPTIMIZERS, SMALL)):
             look = look_of(place, markers=True) | {"markersize": 3.5, "linewidth": 1.2}
             runs = own[(own["gates"] == gates) & (own["optimizer"] == name)]
             for count, (_, run) in enumerate(runs.groupby(["begins", "steps", "start"])):
                 ax.plot(run["step"], run["gap"], label=name if count == 0 else None, **look)
         ax.set(xscale="log", yscale="log", xlabel="steps", title=f"{gates} gates")
     panels[0].set_ylabel("KKT gap in the optimizer's norm")
-    return common_legend(figure, panels[:1], len(OPTIMIZERS) // 2)
+    return common_legend(figure, panels[:1], 4)

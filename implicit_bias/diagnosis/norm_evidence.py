@@ -36,7 +36,7 @@ and the margin rose where factor >= 1.1 and factor > spread, and fell where 1 / 
 one reference the spread is unknown, which is one of the findings. If a training does not
 differ in kind from R references, and margins are log-normal, the factor still exceeds the spread in
 23, 12, 7, 4, 3 % of all cases for R = 2, 3, 4, 5, 6. The rules ask for more: a gap that fell as
-well, and other margins that did not rise. `benchmarks.optimizers.controls` counts false names
+well, and other margins that did not rise. `benchmarks.illustrations.controls` counts false names
 beside three references: 0 of 66 gradient descents by other rates, momentum, noise and batches, and
 SAM, so at most 4.5 % with a confidence of 95 %. Without the cost that rule 2 asks for it was 2 of
 66.

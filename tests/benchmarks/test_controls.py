@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.optimizers import controls
-from benchmarks.optimizers.controls import CONTROLS, KNOWN
+from benchmarks.illustrations import controls
+from benchmarks.illustrations.controls import CONTROLS, KNOWN
 
 if not hasattr(torch.optim, "Muon"):
     pytest.skip("Muon came with torch 2.9", allow_module_level=True)

@@ -1,14 +1,13 @@
 """Every study: its pages say what the kept tables say, and each experiment has a quick version."""
 
 import re
-from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import bench, catalogue, harness, page, sizes
+from benchmarks import bench, catalogue, harness, page
 from benchmarks.catalogue import Entry, Study
 from pages import check_page
 
@@ -65,16 +64,6 @@ def test_quick_version(study: Study, entry: Entry, tmp_path: Path) -> None:
     file = study.table(entry, tmp_path)
     kept = harness.read(study, entry, tmp_path)
     assert not said or not [*experiment.measure(harness.Run(kept=kept, file=file, **asked))]
-
-
-@pytest.mark.parametrize("name", ["optimizers"])
-def test_kept_tables_are_of_the_default_sizes(name: str) -> None:
-    study = catalogue.study(name)
-    for entry in study.experiments:
-        attrs = harness.read(study, entry).attrs
-        module = import_module(f"benchmarks.{name}.{entry.name}")
-        assert attrs["sizes"] == sizes.in_words(module.Sizes())
-        assert attrs["done"] == attrs["settings"] == len(module.settings(module.Sizes()))
 
 
 @each_study

@@ -1,1 +1,0 @@
-"""Where optimizers go: the margin, in every norm, of what each of them trains."""

@@ -1,0 +1,289 @@
+"""The illustrations: each method is what it is said to be, and numbers are those of the runs."""
+
+from itertools import islice, product
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from benchmarks.illustrations import (
+    adam_memory,
+    attention,
+    data,
+    descent,
+    leading,
+    linear,
+    networks,
+    single_samples,
+    speed,
+    weight_decay,
+)
+from example_modules import scale_weights
+from implicit_bias import attention_margin, max_margin, solve
+from implicit_bias.modules.optimizers import geometry_of
+from implicit_bias.norms import Lp, as_norm
+from implicit_bias.norms.tensors import as_parameter_norm
+
+
+def small() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = np.arange(12) % 3
+    return rng.normal(size=(12, 4)) + 3.0 * np.eye(4)[y], y
+
+
+def separated() -> np.ndarray:
+    """Return samples of two classes times their labels, of length 1 at most."""
+    X, y = small()
+    return np.where(y == 0, 1.0, -1.0)[:, None] * X / np.linalg.norm(X, axis=1).max()
+
+
+def test_margin_is_the_smallest_difference_to_another_class() -> None:
+    X, y = small()
+    weights = np.random.default_rng(1).normal(size=(3, 4))
+    outputs = X @ weights.T
+    brute = min(
+        outputs[n, y[n]] - outputs[n, k] for n, k in product(range(12), range(3)) if k != y[n]
+    )
+    assert descent.margin(X, y, weights) == pytest.approx(brute, rel=1e-12)
+
+
+@pytest.mark.parametrize("place", range(len(descent.OPTIMIZERS)))
+def test_each_optimizer_descends_towards_its_own_norm(place: int) -> None:
+    """From zero every step lowers the loss at first; the steepest ones have length 1."""
+    optimizer = descent.OPTIMIZERS[place]
+    gradient = np.random.default_rng(2).normal(size=(3, 4))
+    step = optimizer.direction()(gradient)
+    assert (step * gradient).sum() < 0
+    if optimizer.name != "gradient descent":
+        assert as_norm(optimizer.norm).value(step) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_slopes_are_those_of_autograd_and_outlast_rounding() -> None:
+    y = np.array([0, 2])
+    for scale in (1.0, 100.0):
+        outputs = scale * np.array([[2.0, 1.0, -1.0], [0.5, 0.0, 3.0]])
+        found = descent.slopes(outputs, y)
+        assert (found[[0, 1], y] < 0).all()
+        np.testing.assert_allclose(found.sum(axis=1), 0, atol=1e-13 * np.abs(found).max())
+    tensor = torch.tensor(outputs / scale, requires_grad=True)
+    loss = torch.nn.functional.cross_entropy(tensor, torch.tensor(y), reduction="sum")
+    torch.autograd.backward(loss)
+    assert tensor.grad is not None
+    np.testing.assert_allclose(descent.slopes(outputs / scale, y), tensor.grad, rtol=1e-12)
+
+
+def test_adam_is_that_of_torch() -> None:
+    X, y = small()
+    ours = next(each for each in descent.OPTIMIZERS if each.name == "Adam")
+    steps = np.arange(1, 21)
+    weights = [found for _, found in descent.iterates(X, y, ours, steps)][-1]
+    theirs = torch.zeros(3, 4, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([theirs], ours.step_size)
+    for t in steps:
+        optimizer.param_groups[0]["lr"] = ours.step_size / t**0.5
+        optimizer.zero_grad()
+        outputs = torch.tensor(X) @ theirs.T
+        torch.autograd.backward(torch.nn.functional.cross_entropy(outputs, torch.tensor(y)))
+        optimizer.step()
+    np.testing.assert_allclose(weights, theirs.detach().numpy(), rtol=1e-9)
+
+
+def test_mirror_map_and_its_inverse() -> None:
+    w = np.array([-2.0, 0.0, 3.0])
+    for p in (1.5, 2.0, 3.0):
+        np.testing.assert_allclose(linear.from_mirror(np.sign(w) * np.abs(w) ** (p - 1), p), w)
+
+
+def test_minimum_in_the_box_is_a_minimum() -> None:
+    """No point of a grid over the box has a smaller loss."""
+    X, y = torch.tensor([[1.0], [2.0], [-1.0]]).double(), torch.tensor([0, 1, 1])
+    least = weight_decay.minimum_in_box(X, y, 0.5)
+    grid = torch.linspace(-0.5, 0.5, 21).double()
+    losses = [
+        torch.nn.functional.cross_entropy(X @ torch.stack([a, b])[:, None].T, y).item()
+        for a, b in product(grid, grid)
+    ]
+    assert least <= min(losses) + 1e-12
+    assert least == pytest.approx(min(losses), abs=1e-3)
+
+
+def test_momentum_of_the_dual_is_faster_than_plain_steps() -> None:
+    Z = separated()
+    optimum = solve(max_margin(Z, np.ones(len(Z)) * 1.0, "l2")).certificate.lower
+    excess = {}
+    for name in ("normalised GD", "momentum"):
+        *_, w = islice(speed.METHODS[name](Z), 1000)
+        excess[name] = np.linalg.norm(w) / (Z @ w).min() / optimum - 1
+    assert 0 <= excess["momentum"] < excess["normalised GD"] / 10
+
+
+def test_single_samples_come_in_cyclic_order() -> None:
+    """A first pass of Signum by hand: each sample's own slope, one after the other."""
+    signed = np.array([[1.0, -2.0], [3.0, 0.5], [-1.0, 4.0]])
+    ((_, found),) = single_samples.iterates(signed, "Signum, one sample", 1)
+    decay, size = single_samples.MOMENTUM, single_samples.STEP_SIZE
+    weights, mean = np.zeros(2), np.zeros(2)
+    for t, z in enumerate(signed, start=1):
+        mean = decay * mean - z / (1 + np.exp(z @ weights))
+        weights = weights - size / t**0.5 * np.sign(mean)
+    np.testing.assert_allclose(found, weights, rtol=1e-12)
+
+
+def test_a_pass_of_adam_goes_along_its_metric() -> None:
+    """With slopes that stay, and a long memory of squares, from the definition of Adam."""
+    signed, shares = np.random.default_rng(1).normal(size=(3, 6)), np.array([0.5, 0.3, 0.2])
+    adam, steps = descent.Adam(0.0, (0.9, 1 - 1e-7)), np.zeros((400, 6))
+    for step in steps:
+        for share, row in zip(shares, signed, strict=True):
+            step += adam(-share * row)
+    direction = (shares @ signed) / np.sqrt(shares**2 @ signed**2)
+    np.testing.assert_allclose(steps[-1], 3**0.5 * direction, rtol=2e-2, atol=2e-2)
+
+
+def test_adams_side_by_side_are_those_of_torch() -> None:
+    """Each with its own beta2, step and epsilon, on the logistic loss of all samples."""
+    table = pd.DataFrame(list(adam_memory.side_by_side("Gaussian", 3, 5, 40)))
+    last = table[(table["step"] == 40) & (table["norm"] == "linf")]
+    signed = torch.tensor(single_samples.drawn("Gaussian", 3, 5))
+    for (beta2, eta, epsilon), margin in zip(adam_memory.RUNS, last["margin"], strict=True):
+        weights = torch.zeros(5, dtype=torch.float64, requires_grad=True)
+        adam = torch.optim.Adam([weights], betas=(0.9, beta2), eps=epsilon)
+        for t in range(1, 41):
+            adam.param_groups[0]["lr"] = eta / t**0.5
+            adam.zero_grad()
+            torch.autograd.backward(torch.nn.functional.softplus(-signed @ weights).mean())
+            adam.step()
+        assert margin == pytest.approx(float((signed @ weights.detach()).min()), rel=1e-8)
+
+
+def test_times_of_adam_are_where_two_rates_are_equal() -> None:
+    star = descent.sign_time(0.1, 0.99, 9.0)
+    assert 0.1 * 9.0 / star**0.5 == pytest.approx(descent.speed_limit(0.99))
+    assert adam_memory.epsilon_time(0.0, 0.1, 0.99, 9.0) == np.inf
+    fast = adam_memory.epsilon_time(1e-8, 0.01, 1e-3, 9.0)  # as soon as sign descent is there
+    assert 2 * 0.01 * 9.0 * fast**0.5 == pytest.approx(np.log(1e8))
+
+
+def test_attention_is_trained_by_the_slopes_of_autograd() -> None:
+    """One normalised step, of W and of the pair; the module has the margins of the problem."""
+    rng = np.random.default_rng(0)
+    tokens, query = rng.normal(size=(3, 4, 5)), rng.normal(size=(3, 5))
+    problem = attention_margin(tokens, query, [0, 2, 1])
+    parts = list(rng.normal(size=(2, 5, 5)))
+    pair = attention.Pair(*parts)
+    margins = pair(torch.tensor(problem.X), torch.tensor(problem.gates))
+    found = problem.decision(attention.product(parts).T)
+    np.testing.assert_allclose(margins.detach(), found, rtol=1e-10)
+    slopes = torch.autograd.grad(torch.logsumexp(-margins, dim=0), list(pair.parameters()))
+    length = sum(slope.square().sum() for slope in slopes) ** 0.5
+    ((_, after),) = attention.iterates(problem, parts, "normalised descent", 1)
+    for part, before, slope in zip(after, parts, slopes, strict=True):
+        np.testing.assert_allclose(part - before, -slope / length, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("module", leading.MODULES)
+def test_leading_parts_are_limits(module: str) -> None:
+    """f(c theta) / c^L tends to the module that is written by hand, of squared relu."""
+    whole, by_hand = (
+        leading.built(module, "squared relu", 0, whole=whole) for whole in (True, False)
+    )
+    X = torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    degree = 4 if module == "low-rank update" else 14
+    expected = by_hand(X).detach()
+    large = scale_weights(whole, 2.0**20)(X).detach()
+    torch.testing.assert_close(large / 2.0 ** (20 * degree), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "slower"),
+    [
+        ("momentum", None, 1),
+        ("signs", (np.inf, np.inf), 1),
+        ("Muon", (2, 2), 1),
+        ("Muon, two rates", (2, 2), 4),
+        ("Muon beside Adam", (2, np.inf), 4),
+    ],
+)
+def test_networks_go_where_the_table_says(
+    name: str, kinds: tuple[float, ...] | None, slower: int
+) -> None:
+    """The norm of two tensors, up to a factor, from its definition; inf is the largest entry."""
+    if "Muon" in name and not hasattr(torch.optim, "Muon"):
+        pytest.skip("Muon came with torch 2.9")
+    network = networks.Network("smooth", 0)
+    norm = geometry_of(networks.built(network, name, 0.03), network).norm
+    ratios = list[float]()
+    for seed in range(3):
+        W, a = (np.random.default_rng([seed, n]).normal(size=(n, 6)) for n in (6, 1))
+        sizes = [
+            np.linalg.norm(m, 2) if kind == 2 else abs(m).max()
+            for m, kind in zip((W, slower * a), kinds or (), strict=False)
+        ]
+        expected = max(sizes) if sizes else np.sqrt((W**2).sum() + (a**2).sum())
+        ratios.append(norm.value({"W": torch.tensor(W), "a": torch.tensor(a)}) / float(expected))
+    np.testing.assert_allclose(ratios, ratios[0], rtol=1e-9)
+
+
+def test_a_slope_is_that_of_a_power_in_the_last_decade() -> None:
+    steps = pd.Series([1, 5, 10, 20, 50, 100])
+    values = 3.0 / steps**0.5
+    assert data.slope(steps, values) == pytest.approx(-0.5)
+    assert data.slope(steps, values.where(steps > 5, -1.0)) == pytest.approx(-0.5)
+    assert np.isnan(data.slope(steps, values.where(steps < 50, -1.0)))
+    assert np.isnan(data.slope(steps[:2], values[:2]))
+
+
+def test_shares_of_mirror_descent_are_margins_over_certified_maxima() -> None:
+    rows = pd.DataFrame(list(linear.mirrored(linear.TWO_CLASSES, 50, "mirror descent, p = 3")))
+    X, y = data.two_classes()
+    *_, (step, w) = linear.mirror_iterates(X, y, 3.0, 50)
+    last = rows[rows["step"] == step].set_index("norm")["share"]
+    for p in (1.5, 3.0):
+        largest = 1 / solve(max_margin(X, y, Lp(p)), tol=1e-9).certificate.upper
+        length = (np.abs(w) ** p).sum() ** (1 / p)
+        assert last[f"l{p:g}"] == pytest.approx((y * (X @ w)).min() / length / largest, rel=1e-5)
+
+
+def test_growth_foreseen_is_the_mean_of_both_rates() -> None:
+    sign = 40.0
+    steps = np.arange(20.0, 100.0, 1e-3)
+    rates = np.minimum(1.0, np.sqrt(sign / steps))
+    assert adam_memory.foreseen(20.0, 100.0, sign) == pytest.approx(rates.mean(), rel=1e-4)
+
+
+def test_a_network_begins_with_its_drawn_length_where_signs_had_come() -> None:
+    drawn = networks.Network("smooth", 0)
+    rows = pd.DataFrame(list(networks.trained("smooth", "Adam", 0, networks.AFTER_SIGNS, 60)))
+    assert set(rows["step"]) >= {0, 60}
+    X, labels = networks.samples_of(drawn, 0)
+    length = networks.size_of(drawn)
+    signs = networks.built(drawn, "signs", networks.RATE)
+    for _ in networks.iterates(drawn, X, labels, signs, 6):
+        pass
+    with torch.no_grad():  # a gap does not depend on the weights' length
+        drawn.W.mul_(7.0 / length)
+        drawn.a.mul_(7.0 / length)
+    norms = {"linf": as_parameter_norm("linf")}
+    (row,) = networks.gaps(drawn, X, labels, norms, 0)
+    first = rows[(rows["step"] == 0) & (rows["norm"] == "own")]["gap"].item()
+    assert first == pytest.approx(row["gap"], rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "share"), [("Adam", (0.5, 1.0)), (networks.SMALL, (0.0, 0.5))])
+def test_late_steps_of_adam_are_of_single_samples_but_for_small_ones(
+    name: str, share: tuple[float, float]
+) -> None:
+    """Mean over steps of the largest weight of a sample in the gradient, which are several."""
+    network = networks.Network("smooth", 1)
+    X, labels = networks.samples_of(network, 1)
+    optimizers = networks.built(network, name, networks.RATE)
+    largest, samples = list[float](), set[int]()
+    for step in networks.iterates(network, X, labels, optimizers, 6000, networks.most(name)):
+        if step > 5900:
+            weights = torch.softmax(-labels * network(X).detach(), dim=0)
+            largest.append(float(weights.max()))
+            samples.add(int(weights.argmax()))
+    assert share[0] < np.mean(largest) < share[1]
+    assert len(samples) > 1
