@@ -34,6 +34,8 @@ FEATURES, FROZEN, LIVE, TRAINED, TRAINED_ON = PREDICTORS = (
     "trained network",
     "trained on",
 )
+# What a picture calls predictors, and their neurons, of which the table has older names.
+IN_TITLES = {"frozen gates": "fixed gates", "trained on": "trained further", "live": "active"}
 # Agreement of the trained network with the variation norm: the rule of the verdict.
 AGREES = 0.95
 
@@ -159,7 +161,10 @@ def draw(frame: pd.DataFrame) -> Figure:
     figure.get_layout_engine().set(h_pad=0.1)
     for ax, (_, row) in zip(panels, shown.iterrows(), strict=True):
         Plane.of_row(row).draw(ax)
-        ax.set_title(f"{row['predictor']}\n{row['detail']}", fontsize=7.5)
+        title = f"{row['predictor']}\n{row['detail']}"
+        for older, newer in IN_TITLES.items():
+            title = title.replace(older, newer)
+        ax.set_title(title, fontsize=7.5)
     return figure
 
 
