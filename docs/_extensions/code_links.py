@@ -1,7 +1,8 @@
-"""What docstrings need on the site: links to the source, links of names, plain bars."""
+"""What docstrings need on the site: links to the source, links of names, short defaults."""
 
 import importlib
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,18 @@ def escape_bars(app: Any, what: str, name: str, obj: Any, options: Any, lines: l
             lines[number] = line.replace("|", "\\|")
 
 
+def name_functions(
+    app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returned: Any
+) -> tuple[str | None, Any]:
+    """Write a function that is the default of a parameter by its name."""
+    if signature is not None:
+        signature = re.sub(r"<function ([\w.]+)[^<>]*>", r"\1", signature)
+    return signature, returned
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Look a name up where Sphinx finds no page for it."""
     app.connect("missing-reference", find_page)
     app.connect("autodoc-process-docstring", escape_bars, priority=900)
+    app.connect("autodoc-process-signature", name_functions)
     return {"parallel_read_safe": True}

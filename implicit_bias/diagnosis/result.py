@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Diagnosis:
     r"""How far a module is from the KKT points that its training converges to.
 
-    .. math:: \text{gap} = 1 - \Bigl(\frac{\text{optimum}}{\|\theta\|}\Bigr)^2, \qquad
+    .. math:: \text{gap} = 1 - \left(\frac{\text{optimum}}{\|\theta\|}\right)^2, \qquad
         \text{optimum} = \min_w \; \|w\| \quad \text{subject to} \quad J w \ge L
 
     at unit margin, with the gradients J of the margins and the degree L of the module. The gap

@@ -163,7 +163,7 @@ class LInf(Entrywise):
 class L2(Entrywise):
     r"""Root of the sum of squares (Frobenius): implicit bias of gradient descent.
 
-    .. math:: \Omega(\zeta) = \Bigl(\sum_j \zeta_j^2\Bigr)^{1/2}, \qquad \Omega_* = \Omega
+    .. math:: \Omega(\zeta) = \left(\sum_j \zeta_j^2\right)^{1/2}, \qquad \Omega_* = \Omega
 
     Notes
     -----
@@ -189,8 +189,8 @@ class L2(Entrywise):
 class Lp(Entrywise):
     r"""The p-th root of the sum of p-th powers; steepest descent in it, and mirror descent.
 
-    .. math:: \Omega(\zeta) = \Bigl(\sum_j |\zeta_j|^p\Bigr)^{1/p}, \qquad
-        \Omega_*(V) = \Bigl(\sum_j |V_j|^q\Bigr)^{1/q}, \quad 1/p + 1/q = 1
+    .. math:: \Omega(\zeta) = \left(\sum_j |\zeta_j|^p\right)^{1/p}, \qquad
+        \Omega_*(V) = \left(\sum_j |V_j|^q\right)^{1/q}, \quad 1/p + 1/q = 1
 
     Parameters
     ----------

@@ -151,8 +151,8 @@ class Nuclear(OfSingularValues):
 class Schatten(OfSingularValues):
     r"""The l_p norm of the singular values of the matrix K x MD; between `Nuclear` and `Spectral`.
 
-    .. math:: \Omega(\zeta) = \Bigl(\sum_i \sigma_i(\zeta)^p\Bigr)^{1/p}, \qquad
-        \Omega_*(V) = \Bigl(\sum_i \sigma_i(V)^q\Bigr)^{1/q}, \quad 1/p + 1/q = 1
+    .. math:: \Omega(\zeta) = \left(\sum_i \sigma_i(\zeta)^p\right)^{1/p}, \qquad
+        \Omega_*(V) = \left(\sum_i \sigma_i(V)^q\right)^{1/q}, \quad 1/p + 1/q = 1
 
     Parameters
     ----------

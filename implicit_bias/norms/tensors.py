@@ -98,8 +98,8 @@ class HasParameterNorm(Protocol):
 class ComposedNorm(ParameterNorm):
     r"""One norm within each tensor, another one over the tensors.
 
-    .. math:: \|\theta\| = \Bigl\| \Bigl( \frac{\omega_1(\theta_1)}{s_1},
-        \frac{\omega_2(\theta_2)}{s_2}, \ldots \Bigr) \Bigr\|_{\text{outer}}
+    .. math:: \|\theta\| = \left\| \left( \frac{\omega_1(\theta_1)}{s_1},
+        \frac{\omega_2(\theta_2)}{s_2}, \ldots \right) \right\|_{\text{outer}}
 
     Parameters
     ----------

@@ -84,8 +84,9 @@ def solve(
     .. math:: \min_{\zeta, b, \xi} \; \Omega(\zeta) + \sum_n C_n \xi_n \quad \text{subject to} \quad
         y_n (f(x_n) + b) \ge 1 - \xi_n, \quad \xi_n \ge 0
 
-    with f(x) = sum_m z_m(x) <zeta_m, x>. At the hard margin, C = inf, all xi are 0. See
-    `MarginProblem` for K > 2 classes, and `certify` for the bounds.
+    with the predictor :math:`f(x) = \sum_m z_m(x) \langle \zeta_m, x \rangle` on gates z. At the
+    hard margin, C = inf, all xi are 0. See `MarginProblem` for K > 2 classes, and `certify` for
+    the bounds.
 
     Parameters
     ----------

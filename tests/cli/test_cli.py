@@ -162,12 +162,12 @@ def test_an_interrupted_training_says_so(way: str, shell: Shell) -> None:
 def test_a_network_that_does_not_separate_is_told_so(shell: Shell) -> None:
     train = "train gd-gln --train-size 80 --units 4 --steps 3"
     shown = shell(train).out
-    assert "on the wrong side" in shown
+    assert "misclassified" in shown
     assert "inf" not in shown
     assert "kkt gap" not in shown
     found = shell.json(train)
     assert (found["lower"], found["upper"]) == (0, "inf")
-    assert "wrong side" in found["obstacle"]
+    assert "misclassified" in found["obstacle"]
     assert "residual" not in found
 
 
