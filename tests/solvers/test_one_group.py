@@ -119,6 +119,8 @@ def test_bounds_on_the_way_hold_of_sets_that_are_far_from_right(
     n, d = rng.integers(8, 40), rng.integers(2, 40)
     X = rng.normal(size=(n, d))
     y = rng.choice([-1.0, 1.0], n)
+    if intercept:
+        y[:2] = 1.0, -1.0  # both classes
     problem = max_margin(X, y, C=10.0 ** rng.uniform(-2, 2), intercept=intercept)
     best = solve(problem, "interior-point", GAP_LIMIT).certificate
     lines = list[BoundsAt]()
