@@ -1,241 +1,153 @@
-"""Functions in processes of their own: messages as they come, limits, and why a process ended.
+"""A process that computes for its caller, within limits of time and memory.
 
-A computation that hangs, takes all memory or crashes must not take its caller with it. So its
-caller gives it a `Process`: a function whose first argument is its end of a pipe, on which it sends
-what it has found. The caller asks for these messages one by one; when no more will come,
-`Process.receive` raises `ProcessEnded`, which says why: the function returned or raised, or the
-process exceeded its time or its memory, or died.
-
-A process is a new interpreter, on every system. Those of `multiprocessing` would import the user's
-script again, and so run it again where it has no ``if __name__ == "__main__"``; a worker of a pool
-could not start them; and a fork would copy the caller in the middle of torch's threads. A process
-ends when its caller does, even if that was killed and could not stop it, and when it is forgotten.
+A solver that hangs, takes all memory or crashes must not take its caller with it. A `Worker` is a
+new interpreter (the start method "spawn" of `multiprocessing`), which gets some objects once, and
+then calls functions with them. It ends when its caller does.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
+import multiprocessing
 import os
-import pickle
+import platform
 import signal
-import subprocess
-import sys
 import threading
-import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from enum import Enum
-from queue import SimpleQueue
-from typing import Any, BinaryIO
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
 
 GIB = 2**30
-# The new interpreter finds what its caller finds.
-BOOT = """
-import pickle, sys
-sys.path[:] = pickle.load(sys.stdin.buffer)
-from benchmarks.processes import serve
-serve()
-"""
+# Why a call has no answer.
+TIME_LIMIT, OUT_OF_MEMORY, CRASHED, FAILED = "time limit", "out of memory", "crashed", "failed"
 
 
-class Reason(Enum):
-    """Why a process sends no more messages."""
-
-    RETURNED = "returned"
-    RAISED = "raised"
-    TIME_LIMIT = "time limit"
-    OUT_OF_MEMORY = "out of memory"
-    DIED = "died"
-
-
-@dataclass(eq=False)
-class ProcessEnded(Exception):
-    """No more messages will come from a process.
-
-    Attributes
-    ----------
-    reason : Reason
-        Why.
-    detail : str
-        The limit, the error or the exit code, in words.
-    exit_code : int or None
-        Of the process; negative if a signal ended it.
-    error : BaseException or None
-        What the function raised, where that can be pickled.
-    """
-
-    reason: Reason
-    detail: str = ""
-    exit_code: int | None = None
-    error: BaseException | None = None
-
-    def __str__(self) -> str:
-        return f"{self.reason.value}: {self.detail}"
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            with suppress(OSError):  # what was not sent is for nobody
-                stream.close()
-
-
-class Process:
-    """A function in a process of its own, and this end of the pipe to it; a context manager.
+class NoAnswer(Exception):
+    """A call has no answer.
 
     Parameters
     ----------
-    function : callable
-        Called with its `Pipe` and the arguments. Found by its name, so it is a function of a
-        module.
-    arguments : sequence
-        Pickled.
-    memory : float
-        GiB of data that it may hold.
+    outcome : str
+        ``TIME_LIMIT``, ``OUT_OF_MEMORY``, ``CRASHED`` (the process died) or ``FAILED`` (the
+        function raised).
+    detail : str
+        The limit, the exit code, or the error.
     seconds : float
-        Its time, which begins before its imports; see `allow`.
+        Of the processor, that a call had before it was stopped at its time limit; else NaN.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., None],
-        arguments: Sequence[Any] = (),
-        *,
-        memory: float = math.inf,
-        seconds: float = math.inf,
-    ) -> None:
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", BOOT], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
-        )
-        # Also if what follows raises. A finaliser runs before those of a cycle with the process.
-        self._end_it = weakref.finalize(self, _end, self._process)
-        self.allow(seconds)
-        self._write(pickle.dumps(sys.path) + pickle.dumps((function, tuple(arguments), memory)))
+    def __init__(self, outcome: str, detail: str, seconds: float = math.nan) -> None:
+        super().__init__(outcome, detail, seconds)
+        self.outcome = outcome
+        self.detail = detail
+        self.seconds = seconds
 
-    def allow(self, seconds: float) -> None:
-        """Give the process this many seconds from now."""
-        self._seconds = seconds
-        self._end = time.perf_counter() + seconds
+    def __str__(self) -> str:
+        return f"{self.outcome}: {self.detail}"
 
-    def send(self, message: Any) -> None:
-        """Send a message; to a process that has died, which `receive` reports, nothing is sent."""
-        self._write(pickle.dumps(pickle.dumps(message)))
 
-    def receive(self) -> Any:
-        """Wait for the next message.
+class Worker:
+    """A process, and the objects that its functions get first.
+
+    Parameters
+    ----------
+    *kept : object
+        The first arguments of all calls; sent once.
+    memory : float
+        GiB of data that the process may hold.
+    """
+
+    def __init__(self, *kept: Any, memory: float = math.inf) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._pipe, end = spawn.Pipe()
+        self._process = spawn.Process(target=_serve, args=(end, kept, memory), daemon=True)
+        self._process.start()
+        end.close()
+        self._end = weakref.finalize(self, _end, self._process, self._pipe)
+
+    def call(
+        self, function: Callable[..., Any], *arguments: Any, seconds: float | None = None
+    ) -> Any:
+        """Return what a function of a module returns in the process.
+
+        Parameters
+        ----------
+        function : callable
+            Called with the objects that are kept, and then with the arguments.
+        *arguments : object
+            Pickled.
+        seconds : float, optional
+            After these the process is stopped.
 
         Raises
         ------
-        ProcessEnded
-            There will be none.
+        NoAnswer
+            The function takes too long or too much memory, raises, or its process dies.
         """
-        assert self._process.stdout is not None
         try:
-            with self._within_its_time():
-                message = pickle.load(self._process.stdout)
-        except (EOFError, pickle.UnpicklingError):  # nothing, or a part of a message
-            message = self._how_it_ended()
-        if isinstance(message, ProcessEnded):
-            raise message
-        return message
+            before = self._processor_seconds()
+            self._pipe.send((function, arguments))
+            if not self._pipe.poll(seconds):
+                spent = self._processor_seconds() - before
+                self.stop()
+                raise NoAnswer(TIME_LIMIT, f"more than {seconds:g} s", spent)
+            answer = self._pipe.recv()
+        except (EOFError, OSError):
+            self._process.join()
+            raise NoAnswer(CRASHED, f"exit code {self._process.exitcode}") from None
+        if isinstance(answer, NoAnswer):
+            raise answer
+        return answer
 
     def stop(self) -> None:
         """End the process now."""
-        self._end_it()
+        self._end()
 
-    def __enter__(self) -> Process:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stop()
-
-    def _write(self, data: bytes) -> None:
-        assert self._process.stdin is not None
-        with suppress(OSError), self._within_its_time():
-            self._process.stdin.write(data)
-            self._process.stdin.flush()
-
-    @contextmanager
-    def _within_its_time(self) -> Iterator[None]:
-        """Kill the process if its time is up before this ends."""
-        left = max(self._end - time.perf_counter(), 0.0)
-        clock = threading.Timer(min(left, threading.TIMEOUT_MAX), self._process.kill)
-        if left < math.inf:
-            clock.start()
+    def _processor_seconds(self) -> float:
+        """Return what the process has had of the processor; NaN where the system does not say."""
         try:
-            yield
-        finally:
-            clock.cancel()
-
-    def _how_it_ended(self) -> ProcessEnded:
-        code = self._process.wait()
-        if time.perf_counter() >= self._end:
-            return ProcessEnded(Reason.TIME_LIMIT, f"more than {self._seconds:g} s")
-        if code == -getattr(signal, "SIGXCPU", math.nan):  # Windows has none
-            return ProcessEnded(Reason.TIME_LIMIT, "of the processor", code)
-        if code:
-            return ProcessEnded(Reason.DIED, f"exit code {code}", code)
-        return ProcessEnded(Reason.RETURNED, exit_code=code)
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:  # Linux alone
+            return math.nan
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-# --- in the process ------------------------------------------------------------------------------
+def _end(process: SpawnProcess, pipe: Connection) -> None:
+    process.kill()
+    process.join()
+    pipe.close()
 
 
-class Pipe:
-    """The end of a pipe that a process has."""
-
-    def __init__(self, inbox: BinaryIO, outbox: BinaryIO) -> None:
-        self._inbox, self._outbox = inbox, outbox
-        self._messages: SimpleQueue[bytes] = SimpleQueue()
-
-    def send(self, message: Any) -> None:
-        """Send a message to the caller."""
-        self._outbox.write(pickle.dumps(message))
-        self._outbox.flush()
-
-    def recv(self) -> Any:
-        """Wait for a message from the caller."""
-        return pickle.loads(self._messages.get())
-
-    def listen(self) -> None:
-        """Take in messages; exit when the caller closes its end, or has died."""
-        with suppress(EOFError, pickle.UnpicklingError):
-            while True:
-                self._messages.put(pickle.load(self._inbox))
-        os._exit(1)
-
-
-def serve() -> None:
-    """Call the function that `Process` sends; its failure is the last message."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller, who stops us
-    pipe = Pipe(sys.stdin.buffer, os.fdopen(os.dup(1), "wb"))
-    os.dup2(2, 1)  # what libraries print is no message
-    memory = math.inf
-    with suppress(OSError):  # nobody asks any more
+def _serve(pipe: Connection, kept: tuple[Any, ...], memory: float) -> None:
+    """Call what the caller asks for, one function after the other."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller
+    threading.Thread(target=_end_with_caller, daemon=True).start()
+    if memory < math.inf:
+        _limit_memory(memory)
+    while True:
         try:
-            function, arguments, memory = pickle.load(sys.stdin.buffer)
-            threading.Thread(target=pipe.listen, daemon=True).start()
-            if memory < math.inf:
-                _limit_memory(memory)
-            function(pipe, *arguments)
-        except BaseException as error:  # a Rust panic is no Exception
-            reason, said = Reason.RAISED, f"{type(error).__name__}: {error}"
-            if isinstance(error, MemoryError):
-                reason, said = Reason.OUT_OF_MEMORY, f"more than {memory:g} GiB"
-            pipe.send(ProcessEnded(reason, said, error=_as_received(error)))
-    os._exit(0)  # the thread that reads cannot be joined
+            function, arguments = pipe.recv()
+        except EOFError:  # nobody asks any more
+            return
+        try:
+            answer = function(*kept, *arguments)
+        except MemoryError:
+            answer = NoAnswer(OUT_OF_MEMORY, f"more than {memory:g} GiB")
+        except BaseException as error:  # a panic of a library in Rust is no Exception
+            answer = NoAnswer(FAILED, f"{type(error).__name__}: {error}"[:200])
+        pipe.send(answer)
 
 
-def _as_received(error: BaseException) -> BaseException | None:
-    """Return an error as the caller has it; None where it cannot be pickled."""
-    with suppress(Exception):
-        return pickle.loads(pickle.dumps(error))
-    return None
+def _end_with_caller() -> None:
+    caller = multiprocessing.parent_process()
+    assert caller is not None
+    caller.join()
+    os._exit(1)
 
 
 def _limit_memory(gib: float) -> None:
@@ -243,3 +155,25 @@ def _limit_memory(gib: float) -> None:
 
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (int(gib * GIB), most))
+
+
+# --- memory that this process has held -----------------------------------------------------------
+
+
+def forget_peak() -> None:
+    """Give freed memory back, and start to measure the peak anew, where the system lets us."""
+    with suppress(AttributeError, OSError):  # glibc alone
+        ctypes.CDLL(None).malloc_trim(0)
+    with suppress(OSError):  # Linux alone
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_memory() -> int:
+    """Return the most bytes that the process has held since `forget_peak`."""
+    with suppress(OSError):  # Linux alone
+        status = Path("/proc/self/status").read_text()
+        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+    import resource  # not on Windows
+
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -16,8 +16,8 @@ import scipy.optimize
 from flint import fmpq_mat, fmpz_mat
 from numpy.typing import NDArray
 
-from benchmarks.speed.exact import Exact, is_inseparable, lower_bound, upper_bound
 from cases import PROOF_LIMIT, ROUNDING, dense
+from exact import Exact, is_inseparable, lower_bound, upper_bound
 from implicit_bias import Certificate, MarginProblem, Solution, Status
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.gordan import Proof

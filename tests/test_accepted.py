@@ -135,7 +135,7 @@ ROWS: dict[str, list[Callable[[], Case]]] = {
     ],
     "labels 0 and 1 for one output": [lambda: case(linear(), X, lambda said: (said + 1) // 2)],
     "labels of text": [lambda: case(linear(), X, lambda said: np.where(said > 0, "up", "down"))],
-    "samples on the wrong side": [
+    "misclassified samples": [
         lambda: case(linear(), torch.cat([X, X]), lambda said: torch.cat([said, -said]))
     ],
     "`loss=` cross-entropy, logistic, exponential": [
@@ -177,7 +177,7 @@ TABLE = table()
     *("attention with trained keys and queries", "a softmax, sigmoid or tanh at the end1"),
     *("weights of float32, inputs of any precision0", "a classifier, a function0"),
     *("a classifier, a function1", "several arguments, as a tuple", "sparse matrices"),
-    *("missing values", "labels 0 and 1 for one output", "samples on the wrong side"),
+    *("missing values", "labels 0 and 1 for one output", "misclassified samples"),
     "`loss=` squares, hinge0",
 )
 @pytest.mark.filterwarnings("ignore:A column-vector y:sklearn.exceptions.DataConversionWarning")

@@ -201,7 +201,7 @@ def test_numbers_of_the_studies_are_in_their_pages() -> None:
             (ROOT / link / name).read_text("utf-8")
             for link in links
             for name in ("README.md", "DETAILS.md")
-            if (ROOT / link / name).exists()
+            if (ROOT / link / name).is_file()
         )
         for line in section.splitlines():
             for number in re.findall(r"\d+\.\d+|\d+(?= (?:to [\d.]+ )?%)|\d+ of \d+", line):

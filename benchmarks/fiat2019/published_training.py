@@ -4,8 +4,8 @@ Small networks spend most of their time in the overhead of torch's operations: h
 backward pass are written out in numpy, which is several times as fast. The networks are
 those of the package (ReLU and GaLU0); a test compares each step with torch's. Batches are cut from
 a permutation of the samples, a new one each time all have been used; the last batch of a
-permutation has what is left. (The authors' code takes permutations; what it does with a rest
-we do not know.)
+permutation has what is left. The authors' code fills it up from the next permutation: the same
+where 128 divides the number of samples.
 """
 
 from collections.abc import Callable

@@ -17,6 +17,7 @@ numbers of statements are that version's. Theorem 2 is theorem 1 of the submissi
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -74,12 +75,12 @@ def spectral_square(X: Array) -> float:
     return float(np.linalg.norm(X, 2) ** 2)
 
 
-def expected_loss(rank: int, n_samples: int) -> float:
+def expected_loss(rank: Any, n_samples: Any) -> Any:
     """1 - r/m: the mean loss of least squares on independent N(0, 1) targets (theorem 2).
 
     The residual is (I - P) y with P the projector on the r-dimensional range of K, and
     E ||(I - P) y||^2 = tr(I - P), for any inputs and gates. Only mean 0, variance 1 and no
-    correlation of the targets are used.
+    correlation of the targets are used. Numbers, or columns of a table.
     """
     return 1.0 - rank / n_samples
 

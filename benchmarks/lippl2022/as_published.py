@@ -34,7 +34,6 @@ svm-l2-formula     their eq. (23)/(25) as printed, folded by units: ||A zeta|| w
                    columns without penalty are now those that add nothing to the predictor, so the
                    optimum is unique. It still is not ||beta||: the weight that A gives the sums
                    over a unit is H C^2 times too small.
-svm-gates          a linear SVM on the 0/1 gates of the trained ReLU network ("gates only").
 gd-gln-redrawn     the trained network in other contexts than it was trained in: the same
                    hyperplanes, but with the thresholds as drawn, not their medians. The published
                    agreements of SVMs with median thresholds are with this: a checkpoint has no
@@ -44,10 +43,9 @@ gd-gln-redrawn     the trained network in other contexts than it was trained in:
 Source: Lippl, Abbott, Chung (2022) [L], eqs. (23) to (25), and their published code.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from types import ModuleType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import scipy.linalg
@@ -58,9 +56,9 @@ from benchmarks.lippl2022.further_models import NetworkModel, in_contexts
 from implicit_bias.base.validation import Array
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.networks import GLNClassifier
-from implicit_bias.estimators.svm import GatedSVC, HasGating, HiddenLayerSVC
+from implicit_bias.estimators.svm import GatedSVC
 from implicit_bias.networks import GLN
-from implicit_bias.problem import Architecture, HasHiddenLayer, MarginProblem
+from implicit_bias.problem import Architecture
 from implicit_bias.problem.gating import (
     CombinedGates,
     GateMatrix,
@@ -219,70 +217,20 @@ def by_osqp(X: Array, y: Array, gates: GateMatrix, A: Array | None = None) -> Ar
     RuntimeError
         OSQP gave no coefficients.
     """
-
-    def squares(cp: ModuleType, zeta: Any) -> Any:
-        return cp.sum_squares(zeta if A is None else A @ zeta)
-
-    return _solved_by("OSQP", X, y, gates, squares)[0]
-
-
-def by_ecos(problem: MarginProblem) -> tuple[Array, str]:
-    """Solve a hard margin of two classes under groups of l2, no intercept, by ECOS.
-
-    With its and CVXPY's defaults.
-
-    Returns
-    -------
-    ndarray of shape (M, D), str
-        Coefficients zeta, and how ECOS ended.
-
-    Raises
-    ------
-    RuntimeError
-        ECOS gave no coefficients.
-    """
-    columns = [np.flatnonzero(problem.groups == g) for g in range(problem.n_groups)]
-
-    def norm(cp: ModuleType, zeta: Any) -> Any:
-        return sum(cp.norm(zeta[of_group], "fro") for of_group in columns)
-
-    return _solved_by("ECOS", problem.X, problem.y, problem.gates, norm)
-
-
-def _solved_by(
-    solver: str, X: Array, y: Array, gates: GateMatrix, cost: Callable[[ModuleType, Any], Any]
-) -> tuple[Array, str]:
-    """Minimise a cost of zeta (M, D), said in CVXPY, with margins of at least 1."""
     import cvxpy as cp
 
     Z = dense(gates)
     zeta = cp.Variable((Z.shape[1], X.shape[1]))
     outputs = cp.sum(cp.multiply(Z @ zeta, X), axis=1)
-    program = cp.Problem(cp.Minimize(cost(cp, zeta)), [cp.multiply(y, outputs) >= 1])
+    cost = cp.sum_squares(zeta if A is None else A @ zeta)
+    program = cp.Problem(cp.Minimize(cost), [cp.multiply(y, outputs) >= 1])
     try:
-        program.solve(solver=solver)
+        program.solve(solver="OSQP")
     except cp.SolverError as error:
-        raise RuntimeError(f"{solver} gave no coefficients: {error}") from error
+        raise RuntimeError(f"OSQP gave no coefficients: {error}") from error
     if zeta.value is None:
-        raise RuntimeError(f"{solver} ended {program.status} and gave no coefficients")
-    return np.asarray(zeta.value, dtype=np.float64), str(program.status)
-
-
-@dataclass(frozen=True)
-class LearnedGates:
-    """The gates of a trained network, as if they were its hidden layer.
-
-    Parameters
-    ----------
-    network : network or classifier with ``gating()``
-        Already trained.
-    """
-
-    network: HasGating
-
-    def hidden_activations(self, X: ArrayLike) -> Array:
-        """0/1 gates of the hidden units, shape (n, H)."""
-        return np.asarray(self.network.gating().gates(X))
+        raise RuntimeError(f"OSQP ended {program.status} and gave no coefficients")
+    return np.asarray(zeta.value, dtype=np.float64)
 
 
 def gln_models(models: Models, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
@@ -313,19 +261,3 @@ def published_svms(models: Models) -> Iterator[tuple[str, GatedSVC]]:
 def _svm(models: Models, gating: Gating) -> GatedSVC:
     train = models.data.parts.train
     return GatedSVC(gating, **models.svm_options()).fit(train.X, train.y)
-
-
-def osqp_models(models: Models, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
-    """Fit svm-l2-osqp beside the SVMs as published and the cell's moved network."""
-    train = models.data.parts.train
-    yield "gd-gln-redrawn", moved_to_drawn(models, fitted["gd-gln"])
-    yield from published_svms(models)
-    yield "svm-l2-osqp", OsqpL2(models.contexts).fit(train.X, train.y)
-
-
-def relu_models(models: Models, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
-    """Fit svm-gates to the gates of the cell's gd-relu."""
-    train, relu = models.data.parts.train, fitted["gd-relu"]
-    assert isinstance(relu, HasGating)
-    gates: HasHiddenLayer = LearnedGates(relu)
-    yield "svm-gates", HiddenLayerSVC(gates, **models.svm_options()).fit(train.X, train.y)

@@ -23,28 +23,18 @@ Source: Lippl, Abbott, Chung (2022), sections 4 and 5, and their published code.
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
-import platform
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import redirect_stderr
-from dataclasses import asdict, dataclass, fields
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from importlib import metadata
 from itertools import chain
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-import pandas as pd
+import numpy as np
 
-from benchmarks import harness
-from benchmarks.harness import Row
+from benchmarks.bench import rows_of
 from benchmarks.lippl2022 import draws
 from benchmarks.lippl2022.released_training import train_from_released_start
-from implicit_bias.base.version import VERSION
 from implicit_bias.comparison import Comparison, compare, is_interrupted
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import Dataset, Split, split
@@ -69,13 +59,6 @@ MODEL_NAMES = (
 HOMOGENEOUS = ("fashion-mnist",)
 # These take what gd-relu has learned.
 NEED_RELU = ("svm-lc", "svm-hl")
-# What the results depend on beside this project.
-DEPENDENCIES = ("cvxpy", "numpy", "scikit-learn", "scipy", "torch")
-# Columns of a comparison whose names would clash with fields of `Setting`, or be unclear there.
-RENAMED = {"error": "validation_error", "units": "groups", "C": "program_C"}
-# Columns of trainings, whose lengths the protocol sets.
-OMITTED = ["interrupted", "steps", "planned_steps"]
-
 Fitted: TypeAlias = Mapping[str, BinaryClassifier]
 
 
@@ -120,22 +103,6 @@ class Setting:
     models: tuple[str, ...] = ("gd-gln", "svm-gln", "svm-l2")
     on_failure: Literal["warn", "drop"] = "warn"
     tol: float = 1e-6
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
-        """Read a setting from a table or a record, which may hold more than a setting has."""
-        found: dict[str, Any] = {}
-        for field in fields(cls):
-            if field.name in values:
-                value = values[field.name]
-                found[field.name] = tuple(value) if isinstance(value, list) else value
-        return cls(**found)
-
-    @property
-    def key(self) -> str:
-        """Name of the cell."""
-        text = json.dumps(asdict(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,8 +256,15 @@ def no_more(models: Models, fitted: Fitted) -> Iterator[tuple[str, BinaryClassif
     return iter(())
 
 
-def compute(setting: Setting, more: MoreModels = no_more) -> Row:
-    """Compute a cell: a record of its setting and of what came of it.
+# What is kept of each model beside its disagreements.
+COLUMNS = ("norm", "lower", "gap", "status", "dropped", "active_units")
+# The networks that a cell may have, as trained.
+NETWORKS = ("gd-gln", "gd-relu")
+REDRAWN = "gd-gln-redrawn"
+
+
+def measured(setting: Setting, more: MoreModels = no_more) -> Iterator[dict[str, Any]]:
+    """Fit the models of a cell: a row a model.
 
     Parameters
     ----------
@@ -299,57 +273,43 @@ def compute(setting: Setting, more: MoreModels = no_more) -> Row:
     more : callable
         Yields further models by name, compared with the others.
 
-    Returns
-    -------
+    Yields
+    ------
     dict
-        ``key``, ``setting`` and ``outcome``: the ``status``, "done" or "failed", a row a model and
-        a row a pair, the warnings, or the error, and where it was computed.
+        ===========================  ============================================================
+        model, error                 name, and error on the validation images; nan without a
+                                     predictor
+        norm, lower, gap, status     norm at smallest margin 1, certified lower bound on it,
+                                     relative gap, and how the solve ended
+        dropped                      training samples that were left out
+        active_units                 units whose coefficients are not 0
+        from_network                 share of the validation images on which model and network of
+                                     the cell differ
+        from_redrawn, from_svm_gln   the same of gd-gln-redrawn and svm-gln
+        ===========================  ============================================================
     """
-    with warnings.catch_warnings(record=True) as caught, redirect_stderr(io.StringIO()):
-        warnings.simplefilter("always")
-        start = time.perf_counter()
-        outcome: Row = {"status": "done", "models": [], "pairs": [], "error": None}
-        try:
-            outcome["models"], outcome["pairs"] = _results(setting, more)
-        except Exception as error:  # noqa: BLE001 - a cell that fails is a result of the grid
-            outcome |= {"status": "failed", "error": f"{type(error).__name__}: {error}"}
-        outcome["seconds"] = time.perf_counter() - start
-    outcome["warnings"] = list(dict.fromkeys(str(item.message) for item in caught))
-    outcome["origin"] = {
-        "version": VERSION,
-        "python": platform.python_version(),
-        **{name: metadata.version(name) for name in DEPENDENCIES},
-        "commit": harness.commit(),
-        "kernel": harness.kernel(),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    return {"key": setting.key, "setting": asdict(setting), "outcome": outcome}
-
-
-def _results(setting: Setting, more: MoreModels) -> tuple[list[Row], list[Row]]:
-    """Fit and compare: rows of the models, and rows of the pairs."""
-    models = Models(setting)
-    fitted: dict[str, BinaryClassifier] = {}
-    seconds: dict[str, float] = {}
-    start = time.perf_counter()
-    for name, model in chain(models.fit(), more(models, fitted)):
-        if is_interrupted(model):  # by Ctrl-C, which it answered with what it had: no result
-            raise KeyboardInterrupt
-        fitted[name] = model
-        seconds[name] = time.perf_counter() - start
-        start = time.perf_counter()
-    order = dict.fromkeys((*setting.models, *fitted))
-    comparison = models.compare({name: fitted[name] for name in order})
-    return _model_rows(comparison, seconds), harness.rows_of(comparison.pair_frame())
-
-
-def _model_rows(comparison: Comparison, seconds: Mapping[str, float]) -> list[Row]:
-    frame: pd.DataFrame = comparison.model_frame()
-    frame = frame.drop(columns=OMITTED, errors="ignore").rename(columns=RENAMED)
-    rows = harness.rows_of(frame)
-    for row, model in zip(rows, comparison.models, strict=True):
-        if model.margin is not None:
-            row["lower"] = model.margin.certificate.lower
-            row["upper"] = model.margin.certificate.upper
-        row["seconds"] = seconds[model.name]
-    return rows
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what they say is in the columns
+        models = Models(setting)
+        fitted: dict[str, BinaryClassifier] = {}
+        for name, model in chain(models.fit(), more(models, fitted)):
+            if is_interrupted(model):  # by Ctrl-C, which it answered with what it had: no result
+                raise KeyboardInterrupt
+            fitted[name] = model
+        comparison = models.compare(fitted)
+    apart = {}
+    for pair in rows_of(comparison.pair_frame()):
+        apart[pair["first"], pair["second"]] = pair["disagreement"]
+        apart[pair["second"], pair["first"]] = pair["disagreement"]
+    network = next((name for name in NETWORKS if name in fitted), "")
+    for result, row in zip(comparison.models, rows_of(comparison.model_frame()), strict=True):
+        row["lower"] = np.nan if result.margin is None else result.margin.certificate.lower
+        name = result.name
+        yield {
+            "model": name,
+            "error": row["error"],
+            **{column: row.get(column) for column in COLUMNS},
+            "from_network": apart.get((name, network), np.nan),
+            "from_redrawn": apart.get((name, REDRAWN), np.nan),
+            "from_svm_gln": apart.get((name, "svm-gln"), np.nan),
+        }

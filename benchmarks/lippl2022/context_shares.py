@@ -91,7 +91,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
-from benchmarks.words import span
 from implicit_bias.base.validation import Array
 
 # Margins (N,) of parameters (P,).
@@ -315,8 +314,8 @@ def _log_weights(q: Tensor, log_loss: LogLoss) -> Tensor:
 def _common(degrees: Array, context: int) -> float:
     if np.ptp(degrees) > DEGREE_TOLERANCE * np.abs(degrees).max():
         raise ValueError(
-            f"the samples of context {context} have degrees from {span(degrees, '.6g')}: a context "
-            "is homogeneous of one degree"
+            f"the samples of context {context} have degrees from {degrees.min():.6g} to "
+            f"{degrees.max():.6g}: a context is homogeneous of one degree"
         )
     # Rounded to what the tolerance can tell apart, so that a degree of 2 reads 2.
     return round(float(degrees.mean()), 6)

@@ -1,14 +1,12 @@
-r"""Networks of the study that the package has no name for: one layer, and infinite time.
+r"""Networks of the study that the package has no name for.
 
-gd-shallow   the gated linear network of one layer, f(x) = <W[c(x)], x>, c(x) one of 2^k contexts,
-             trained exactly as released. Only rows of contexts with training samples
-             ever get a gradient. Elsewhere the network keeps its random initial weights, by which
-             it predicts there, where an SVM predicts 0.
 limit-gln    the network of gd-gln, float64 and without a readout bias, trained towards infinite
              time (`implicit_bias.training.limit`): what gd-gln of the same cell would come to, up
              to its initial weights.
 
-Source: Lippl, Abbott, Chung (2022), sections 3 and 4, and their published code.
+`NetworkModel` makes a classifier of a network, as it is or with a training.
+
+Source: Lippl, Abbott, Chung (2022), sections 3 and 4.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,26 +14,20 @@ from copy import deepcopy
 from functools import partial
 from typing import Any, Self, TypeAlias
 
-import numpy as np
-import torch
 from numpy.typing import ArrayLike
 
 from benchmarks.lippl2022.cells import Fitted, Models
-from benchmarks.lippl2022.released_training import released_shallow_gln, train_as_released
 from implicit_bias import GLNSVC, LimitConfig, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
-from implicit_bias.networks import GLN, Network
-from implicit_bias.problem import Architecture
-from implicit_bias.problem.gating import GlobalContexts, HyperplaneContexts
+from implicit_bias.networks import GLN
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.training.history import HistoryPoint, Result
 
 Training: TypeAlias = Callable[[GLN, Array, Array], Result[Any, Any]]
 
 # Accelerated steps of limit-gln.
 LIMIT_STEPS = 10_000
-# Samples whose weight rows are gathered at once: 785 features of each.
-GATHERED = 1024
 
 
 class NetworkModel(BinaryClassifier):
@@ -58,7 +50,7 @@ class NetworkModel(BinaryClassifier):
         """Train the network."""
         X, signs = self._validate(X, y)
         self.history_ = self.training(self.network, X, signs).history if self.training else ()
-        self.view_ = margin_view(self.network, X)
+        self.view_ = FittedMargin(self.network.architecture(), self.network.coef())
         return self
 
     def margin_view(self) -> FittedMargin:
@@ -70,33 +62,7 @@ class NetworkModel(BinaryClassifier):
         return self.history_
 
     def _decide(self, X: Array) -> Array:
-        return outputs(self.network, X)
-
-
-def margin_view(network: GLN, X: Array) -> FittedMargin:
-    """Gates and coefficients of a GLN; of one unit only its contexts with training samples X."""
-    (contexts,) = network.gatings
-    if contexts.n_units > 1:
-        return FittedMargin(network.architecture(), network.coef())
-    seen, own = GlobalContexts.collapse(contexts, X), contexts.contexts(X)[:, 0]
-    rows = np.empty(len(seen.codes), dtype=np.int64)
-    rows[seen.contexts(X)] = own
-    weights = network.readout.item() * network.hidden_weights[0].detach()[torch.tensor(rows)]
-    return FittedMargin(Architecture(seen), weights.double().numpy())
-
-
-def outputs(network: Network, X: Array) -> Array:
-    """f(x) of inputs (n, D), shape (n,), in the network's precision.
-
-    A GLN of one unit may have 2^15 weight rows: only those that a sample selects are used.
-    """
-    if not (isinstance(network, GLN) and network.gatings[0].n_units == 1):
-        return network.decision(X)
-    weights, scale = network.hidden_weights[0].detach(), network.readout.item()
-    inputs, rows = network.prepare(X)
-    blocks = zip(torch.split(inputs, GATHERED), torch.split(rows[:, 0], GATHERED), strict=True)
-    products = torch.cat([(x * weights[row]).sum(dim=1) for x, row in blocks])
-    return (scale * products + network.readout_bias_value).double().numpy()
+        return self.network.decision(X)
 
 
 def in_contexts(network: GLN, contexts: HyperplaneContexts) -> GLN:
@@ -104,14 +70,6 @@ def in_contexts(network: GLN, contexts: HyperplaneContexts) -> GLN:
     moved = deepcopy(network)
     moved.gatings = (contexts,)
     return moved
-
-
-def shallow_models(models: Models, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
-    """Train gd-shallow as released."""
-    samples, setting = models.data.parts.train, models.setting
-    network = released_shallow_gln(models.contexts, seed=setting.seed)
-    released = partial(train_as_released, momentum=setting.momentum, data_seed=setting.split_seed)
-    yield "gd-shallow", NetworkModel(network, released).fit(samples.X, samples.y)
 
 
 def limit_models(models: Models, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:

@@ -1,7 +1,5 @@
 r"""How much neighbouring predictors differ, and how many units matter, under both norms.
 
-    python -m benchmarks lippl2022 neighbours
-
 Every cell of figures 2 to 4 has two SVMs with the same predictors, one a norm: SVM-GLN and SVM-L2.
 They are solved again, since the grids keep no coefficients. In the joint context gamma a predictor
 is beta_gamma = B + sum_h delta_{h,gamma_h} (`gln_predictors`). Neighbours are joint contexts that
@@ -25,26 +23,25 @@ gap                   of the certificate
 Source: Lippl, Abbott, Chung (2022), introduction and section 4.2; the two means are derived here.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, growing
+from benchmarks.bench import Part, part
 from benchmarks.lippl2022.cells import Models, Setting
+from benchmarks.lippl2022.gln import HYPERPLANES, RELEASED_SEEDS, THRESHOLDS, TRAIN_SIZES, UNITS
 from benchmarks.lippl2022.gln_predictors import AdditivePredictors
-from benchmarks.sizes import grid
-from implicit_bias.base.wording import percent
-from implicit_bias.estimators.svm import GLNSVC
+from benchmarks.lippl2022.matching import matched, minus
+from implicit_bias.estimators.svm import MarginSVC
+from implicit_bias.problem.gating import CombinedGates
 
+COST = 10
 MODELS = ("svm-gln", "svm-l2")
-AXES: dict[str, tuple[Any, ...]] = {
-    "train_size": (500, 1000, 2000),
-    "units": (10, 20, 50, 100),
-    "hyperplanes": (1, 2),
-    "threshold": ("median", "random"),
-    "seed": (1, 2, 3),
-}
 # Share of the largest effect of a unit below which another unit does not matter.
 MATTERS = 0.01
 
@@ -64,7 +61,7 @@ def neighbour_difference(predictors: AdditivePredictors) -> float:
     return float(np.sqrt(apart / size))
 
 
-def shape(predictors: AdditivePredictors) -> Row:
+def shape(predictors: AdditivePredictors) -> dict[str, float]:
     """How much neighbours differ, and how many units are not used."""
     effects = predictors.effect_norms
     return {
@@ -73,49 +70,56 @@ def shape(predictors: AdditivePredictors) -> Row:
     }
 
 
-def cell(**setting: Any) -> Models:
-    """Return what makes the models of a cell of the paper."""
-    return Models(Setting(models=MODELS, **setting))
+def additive_predictors(model: MarginSVC, n_units: int) -> AdditivePredictors:
+    """Return the predictors of an SVM on the contexts of a GLN, or on combinations of them."""
+    coef = model.coef_
+    gating = model.architecture_.gating
+    if isinstance(gating, CombinedGates):  # SVM-L2 is posed so: zeta = R u
+        coef = gating.combination @ coef
+    return AdditivePredictors.from_coef(coef, n_units)
 
 
-def rows(**setting: Any) -> Rows:
+def measure(quick: bool) -> Iterator[Part]:
+    """Yield a part for each cell."""
+    if quick:
+        setting = {"train_size": 100, "units": 4, "hyperplanes": 1, "threshold": "median"}
+        yield part(cell, dataset="digits", seed=1, **setting)
+        return
+    axes = (TRAIN_SIZES, UNITS, HYPERPLANES, THRESHOLDS, RELEASED_SEEDS)
+    for train_size, units, k, threshold, seed in product(*axes):
+        yield part(
+            cell,
+            dataset="mnist",
+            train_size=train_size,
+            units=units,
+            hyperplanes=k,
+            threshold=threshold,
+            seed=seed,
+        )
+
+
+def cell(**setting: Any) -> Iterator[dict[str, Any]]:
     """Solve both SVMs of a cell."""
-    models = cell(**setting)
+    models = Models(Setting(models=MODELS, **setting))
     images = models.data.parts.validation
     for name, model in models.fit():
-        assert isinstance(model, GLNSVC)
+        assert isinstance(model, MarginSVC)
         yield {
             "model": name,
-            **shape(AdditivePredictors.from_coef(model.coef_, models.setting.units)),
+            **shape(additive_predictors(model, models.setting.units)),
             "error": float(np.mean(model.predict(images.X) != images.y)),
             "gap": model.solution_.certificate.gap,
         }
 
 
-def settings(quick: bool) -> list[Row]:
-    """Return the cells."""
-    axes = {name: values[:1] for name, values in AXES.items()} if quick else AXES
-    return grid(**axes)
-
-
-def _measure(run: Run[Any]) -> Frames:
-    return growing(run, settings(run.quick), rows)
-
-
-def _found(table: pd.DataFrame) -> str:
-    cells = len(table) // len(MODELS)
-    return (
-        f"{cells} of {len(settings(False))} cells are measured. What they say is judged with the "
-        "claims on similar predictors and on sparsity."
-    )
-
-
-def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
-    """Means over N, contexts and seeds."""
-    means = table.groupby(["threshold", "units", "model"])[["neighbours", "unused", "error"]].mean()
-    return means.map(percent).reset_index().astype(str)
-
-
-EXPERIMENT = Experiment(
-    _measure, _found, _tabulate, lambda table: Verdict.OPEN if table.empty else Verdict.ANSWERED
-)
+def numbers(frame: pd.DataFrame) -> dict[str, Any]:
+    """Compare both norms: similar neighbours, and units that do not matter at H = 100."""
+    means = frame.groupby("model")["neighbours"].mean()
+    found: dict[str, Any] = {"factor": float(means["svm-l2"] / means["svm-gln"])}
+    for threshold in THRESHOLDS:
+        rows = frame[frame["threshold"] == threshold]
+        similar = matched(rows, "neighbours")
+        sparse = matched(rows[rows["units"] == max(UNITS)], "unused")
+        found[f"similar_{threshold}"] = minus(similar, "svm-l2", "svm-gln")
+        found[f"sparse_{threshold}"] = minus(sparse, "svm-gln", "svm-l2")
+    return found

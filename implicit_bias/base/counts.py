@@ -27,7 +27,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-# Probability with which an interval covers the share; 1 minus the level of the test.
+# Probability with which an interval covers the fraction; 1 minus the level of the test.
 CONFIDENCE = 0.95
 
 

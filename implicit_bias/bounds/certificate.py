@@ -69,7 +69,15 @@ def certify(
     alpha: ArrayLike | None = None,
     intercept: ArrayLike | None = None,
 ) -> Certificate:
-    """Bound the optimum of a problem by any coefficients and/or any dual variables.
+    r"""Bound the optimum of a problem by any coefficients and/or any dual variables.
+
+    .. math:: \frac{\sum_n \alpha_n}{\Omega_*(V(\alpha))} \;\le\; \text{optimum} \;\le\;
+        \frac{\Omega(\zeta)}{\min_n y_n (f(x_n) + b)}, \qquad
+        V(\alpha) = \sum_n \alpha_n y_n \, z(x_n) \otimes x_n
+
+    at the hard margin, for every alpha >= 0 and every zeta that separates the samples. With a
+    finite C the upper bound has the hinge losses, too, and the lower one needs alpha_n <= C_n.
+    Both bounds include all rounding errors.
 
     Parameters
     ----------
@@ -93,6 +101,11 @@ def certify(
     ValueError
         Shapes that do not fit, NaN, alpha that is negative or not 0 at a sample's own class, an
         intercept of a problem without one.
+
+    Notes
+    -----
+    Weak duality of the problem of Lippl, Abbott, Chung (2022), sections 3 and 4. An infinite
+    lower bound is a proof of Gordan's alternative: some alpha >= 0, not 0, has V(alpha) = 0.
 
     Examples
     --------

@@ -49,7 +49,14 @@ def certify_run(
     loss: RunLoss = "logistic",
     weights: ArrayLike | None = None,
 ) -> Certificate:
-    """Bound the optimum by an iterate of a training run and the derivatives of its loss.
+    r"""Bound the optimum by an iterate of a training run and the derivatives of its loss.
+
+    .. math:: \alpha_n = -\frac{\partial L}{\partial q_n}, \qquad -\nabla_\zeta L = V(\alpha),
+        \qquad \frac{\sum_n \alpha_n}{\Omega_*(V(\alpha))} \le \text{optimum}
+        \le \frac{\Omega(\zeta)}{\min_n q_n}
+
+    with the margins q_n of the iterate zeta: the weights of a decreasing loss are dual
+    variables.
 
     Parameters
     ----------
@@ -78,6 +85,10 @@ def certify_run(
         where the problem has none, or arrays that are complex or masked.
     TypeError
         Not a `MarginProblem`.
+
+    Notes
+    -----
+    Soudry et al. (2018); Gunasekar et al. (2018) for steepest descent in any norm.
 
     Examples
     --------

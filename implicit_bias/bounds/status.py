@@ -77,7 +77,10 @@ class Status(WordedStatus):
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """Certified bounds on the optimal value of a margin problem.
+    r"""Certified bounds on the optimal value of a margin problem.
+
+    .. math:: \text{lower} \le \text{optimum} \le \text{upper}, \qquad
+        \text{gap} = (\text{upper} - \text{lower}) / \text{lower}
 
     Attributes
     ----------

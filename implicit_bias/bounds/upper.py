@@ -231,7 +231,7 @@ class PrimalPoint:
         unit = self._own_scale
         q = rows.smallest(rows.margins(self.values + self.offsets))
         if problem.hard_margin:
-            # The c that makes the smallest margin 1.
+            # The c that takes the coefficients to unit margin.
             c = 0.0
             if q.min() > 2.0**-1000:  # below it margins are rounding, and 1 / c^2 underflows
                 c = 1.0 / q.min()

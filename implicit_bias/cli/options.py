@@ -120,7 +120,7 @@ Standardize = Annotated[
 TrainSize = Annotated[
     int | None, _option("Data", "Training samples N (default: 1000, at most 4/5 of the data).")
 ]
-SplitSeed = Annotated[int, _option("Data", "Seed of the training/validation split.")]
+SplitSeed = Annotated[int, _option("Data", "Seed of the split into training and test samples.")]
 
 # --- models and architecture -------------------------------------------------------------------
 

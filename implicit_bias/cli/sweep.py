@@ -1,4 +1,4 @@
-"""`implicit-bias sweep`: compute the cells of a grid, in parallel, and a table of them."""
+"""`implicit-bias sweep`: compute the runs of a grid in parallel, and tables of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sweep(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compute the runs of a grid, its cells; after an interruption the same command continues."""
+    """Compute all runs of a grid; after an interruption the same command continues."""
     if (backend == "dask") != (address is not None):
         raise typer.BadParameter("--backend dask and --address go together")
     if backend == "dask" and workers is not None:
@@ -61,7 +61,7 @@ def sweep(
         Progress(*columns, console=err, transient=not err.is_terminal) as bar,
         closing(runs.run_cells(missing, folder, workers=workers, address=address)) as finished,
     ):
-        task = bar.add_task("cells", total=len(cells), completed=len(cells) - len(missing))
+        task = bar.add_task("runs", total=len(cells), completed=len(cells) - len(missing))
         for key, error in finished:
             bar.advance(task)
             if error is not None:
@@ -77,8 +77,8 @@ def sweep(
         show(f"Tables: {folder / 'models.parquet'}, {folder / 'pairs.parquet'}, and as .csv")
     if failed:
         raise RuntimeError(
-            f"{len(failed)} of {len(cells)} cells failed, for reasons that {failed[0].parent} has: "
-            "the same command computes them again"
+            f"{len(failed)} of {len(cells)} runs failed; the files in {failed[0].parent} say why. "
+            "The same command computes them again"
         )
 
 
@@ -91,4 +91,4 @@ def _print_means(models: pd.DataFrame, axes: Sequence[str]) -> None:
     rows = []
     for *names, cells, error, excess in means.reset_index().to_numpy().tolist():
         rows.append([*map(str, names), str(cells), percent(error), percent(excess)])
-    print_table(*keys, "cells", "mean error", "mean excess", rows=rows)
+    print_table(*keys, "runs", "mean error", "mean excess", rows=rows)

@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from implicit_bias.datasets.dataset import Split
     from implicit_bias.training.history import HistoryPoint
 
-# Columns of a table of predictions beside those of the models.
+# Column of the labels in a table of predictions.
 TRUE = "true label"
-DIFFER = "models differ"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,6 +122,15 @@ class Comparison:
         ------
         FileExistsError
             The folder has files of these names that belong to no report.
+
+        Examples
+        --------
+        >>> from tempfile import mkdtemp
+        >>> from implicit_bias import MaxMarginSVC, compare
+        >>> X, y = [[1.0], [2.0], [-1.0], [-2.0]], [1, 1, -1, -1]
+        >>> result = compare({"svm": MaxMarginSVC().fit(X, y)}, X, y, train=(X, y))
+        >>> result.report(mkdtemp(), data_name="four points").name
+        'report.html'
         """
         from implicit_bias.report.page import report_on
 
@@ -134,7 +142,15 @@ class Comparison:
         Returns
         -------
         matplotlib Figure
-            Of this function's own; no window opens, and pyplot does not know it.
+            No window opens, and pyplot does not know it.
+
+        Examples
+        --------
+        >>> from implicit_bias import MaxMarginSVC, compare
+        >>> X, y = [[1.0], [2.0], [-1.0], [-2.0]], [1, 1, -1, -1]
+        >>> figure = compare({"svm": MaxMarginSVC().fit(X, y)}, X, y, train=(X, y)).plot()
+        >>> len(figure.axes)
+        2
         """
         from implicit_bias.report.figures.errors import overview
 
@@ -184,6 +200,7 @@ class Comparison:
 
     def pair(self, first: str, second: str) -> PairResult:
         """Return the pair of these names, in either order; KeyError if there is none."""
+        # `model` raises for names that do not exist, with a list of those that do.
         names = {self.model(first).name, self.model(second).name}
         if len(names) == 1:
             raise KeyError(f"a pair is of two models, got {first!r} twice")
@@ -205,6 +222,7 @@ class Comparison:
         disagreement = self.pair(first, second).disagreement
         if np.isnan(disagreement):
             return None
+        # A pair keeps the fraction alone; times n it is an integer again, up to rounding.
         return Count(self.n_samples - round(disagreement * self.n_samples), self.n_samples)
 
     def programs(self) -> list[list[ModelResult]]:
@@ -218,6 +236,7 @@ class Comparison:
     def svm_of(self, network: ModelResult) -> ModelResult | None:
         """Return the (first) SVM of the network's margin problem; None if there is none."""
         for models in self.programs():
+            # By identity: results are not compared by their values.
             if network in models:
                 return first_svm(models)
         return None
@@ -237,6 +256,8 @@ class Comparison:
     @property
     def ranks_models(self) -> bool:
         """Whether the models are compared by their errors, and not only by their limits."""
+        # Beside trained networks the question is how far they are from their limits. On the user's
+        # own data it is also which model errs least.
         return self.own is not None or not any(model.history for model in self.models)
 
     def conclusions(self, to_limit: Mapping[str, str] | None = None) -> list[Conclusion]:
@@ -292,6 +313,7 @@ class Comparison:
             facts,
             svm=svm.name,
             agreement=self.agreement(network.name, svm.name),
+            # A pair has disagreements, the verdict speaks of agreement.
             by_chance=1 - self.pair(network.name, svm.name).by_chance,
             dead=_dead_units(network, svm),
         )
@@ -331,6 +353,7 @@ class Comparison:
         label = labels.tolist()[counts.argmax()]
         majority = label_text(label)
         if self.own is not None:
+            # There labels are numbers, and the file has the names of the classes.
             majority = self.own.train.names[int(label)]
         beside_majority = PairedDifference.of(best.wrong, self.y != label)
         return replace(facts, majority=majority, beside_majority=beside_majority)
@@ -362,8 +385,9 @@ class Comparison:
         for model in self.models:
             columns[model.name] = model.predicted
         if len(self.predicting) > 1:
+            # Undecided models have None, which differs from every class and equals another None.
             first, *others = [model.predicted for model in self.predicting]
-            columns[DIFFER] = np.any([predicted != first for predicted in others], axis=0)
+            columns["models differ"] = np.any([predicted != first for predicted in others], axis=0)
         labels = self.classes.tolist()
         if names is None:
             names = labels
@@ -400,12 +424,13 @@ class Comparison:
         tables = [(headings, rows)]
         pairs = []
         for pair in self.pairs:
-            if math.isfinite(pair.disagreement):  # both have a predictor
-                found = percent(pair.disagreement, space=" ")
-                by_chance = percent(pair.by_chance, space=" ")
-                pairs.append([pair.first, pair.second, found, by_chance])
+            agreement = self.agreement(pair.first, pair.second)
+            if agreement is not None:  # both have a predictor
+                expected = percent(1.0 - pair.by_chance, space=" ")
+                found = percent(agreement.share, space=" ")
+                pairs.append([pair.first, pair.second, found, expected, str(agreement)])
         if pairs:
-            headings = ["first model", "second model", "disagreement", "if independent"]
+            headings = ["first model", "second model", "agreement", "if independent", "samples"]
             tables.append((headings, pairs))
         return tables
 

@@ -87,8 +87,8 @@ def compare(
     gated   0 %    0 to 24 %      0.7595  1.317  < 0.001 %
     linear  0 %    0 to 24 %      0.8282  1.207  < 0.001 %
     <BLANKLINE>
-    first model  second model  disagreement  if independent
-    gated        linear        0 %           0 %
+    first model  second model  agreement  if independent  samples
+    gated        linear        100 %      100 %           12 of 12
     <BLANKLINE>
     No model has a significantly lower error than all others: gated misclassifies 0 of 12 test \
 samples (0 %); its difference from linear is not significant (McNemar’s exact test).
@@ -110,6 +110,8 @@ samples (0 %); its difference from linear is not significant (McNemar’s exact 
         raise ValueError("compare needs at least one fitted model and one test sample")
 
     # What each model answers, on the test samples and on those that it was fitted to.
+    # Margins and norms are of the last step of a pipeline, in the inputs that the steps before it
+    # make.
     steps = {name: last_step(model) for name, model in models.items()}
     on_test = {name: step.predictions(X, labels) for name, step in steps.items()}
     on_train: dict[str, Predictions] = {}
@@ -126,6 +128,7 @@ samples (0 %); its difference from linear is not significant (McNemar’s exact 
     for name, step in steps.items():
         found |= set(on_test[name].classes.tolist())
         if step.classifier is not None:
+            # Also classes that no test sample has: a model may predict them.
             found |= set(step.classifier.classes_.tolist())
     found.discard(None)  # where a model is undecided
     classes = np.array(sorted(found, key=lambda label: (isinstance(label, str), label)))
@@ -190,6 +193,8 @@ def _margin_results(
     certificates = {}
     for name, problem in problems.items():
         solution = fitted[name].solution
+        # `FittedMargin.problem` returns the very problem that was solved, if the samples are the
+        # same.
         if solution is not None and solution.problem is problem:
             certificates[name] = solution.certificate  # the one that was solved, on all its samples
         else:
@@ -201,6 +206,8 @@ def _margin_results(
     for name, problem in problems.items():
         same_gates = []
         for other in names:
+            # Gates are compared by what they are at the samples: two models may have drawn the same
+            # ones.
             if problem is problems[other] or problem.has_gates_of(problems[other]):
                 same_gates.append(other)
         # Any dual variables of a program bound its optimum: models of one program share the best.
@@ -222,6 +229,7 @@ def _margin_results(
         norm = float(group_norms.sum()) or 1.0  # weights of 0 have margins of 0, not of nan
         results[name] = MarginResult(
             fitted=view,
+            # The first of the models that share it gives its number to all of them.
             gates=names.index(same_gates[0]),
             program=names.index(same_program[0]),
             inseparable=inseparable,

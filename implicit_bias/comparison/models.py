@@ -111,6 +111,7 @@ class LastStep:
         inputs = self.inputs(X)
         scores: dict[Any, Array] = {}
         if self.classifier is None:
+            # As objects, so that None can stand for an undecided model beside labels of any type.
             predicted = np.asarray(self.model.predict(inputs), dtype=object)
         else:
             self.classifier.signs(y)  # refuses labels that the model does not know
@@ -131,6 +132,7 @@ class LastStep:
                 f"labels have the shape {y.shape}, and predictions {predicted.shape}: pass one "
                 "label a sample"
             )
+        # None differs from every label, so an undecided model is wrong.
         wrong = np.asarray(predicted != y, dtype=bool)
         # Coefficients of 0 stand for a predictor that does not exist: they have no error.
         if self.fitted is not None and not self.fitted.has_predictor:
@@ -155,6 +157,7 @@ def last_step(model: Predicts) -> LastStep:
     if isinstance(model, Pipeline):
         # The last step may be a pipeline or a search itself.
         last = last_step(model.steps[-1][1])
+        # A slice of a pipeline shares its fitted steps.
         before = model[:-1]
 
         def inputs(X: ArrayLike) -> ArrayLike:
@@ -162,6 +165,8 @@ def last_step(model: Predicts) -> LastStep:
                 X = before.transform(X)
             return last.inputs(X)
 
+        # Otherwise the pipeline predicts as a whole: of a classifier of another package no inputs
+        # are needed.
         if last.classifier is not None:
             return LastStep(last.model, inputs)
     return LastStep(model, lambda X: X)
@@ -182,6 +187,7 @@ def training_of(model: Predicts) -> AnyTraining | None:
 def is_interrupted(model: Predicts) -> bool:
     """Whether Ctrl-C ended the solve of a fitted model, or the training that it rests on."""
     training = training_of(model)
+    # An SVM on the gates of a network is as unfinished as that network.
     if training is not None and training.interrupted:
         return True
     fitted = last_step(model).fitted

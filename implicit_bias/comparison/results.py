@@ -87,6 +87,8 @@ class MarginResult:
 
     def excess_at(self, point: HistoryPoint) -> float:
         """Excess at a point of the history; nan where the network did not separate its samples."""
+        # Points of the history have the norm and the margin of the network as it was, not at unit
+        # margin.
         if point.min_margin <= 0:
             return np.nan
         return excess(norm_at_margin_1(point.norm, point.min_margin), self.optimum)
@@ -110,6 +112,7 @@ class MarginResult:
         For an SVM by its multipliers, for a network those with at least 1 % of the largest norm.
         """
         if self.fitted.solution is None:
+            # A network has no multipliers, and gradient descent takes no unit to exactly 0.
             return active_units(self.unit_norms)
         return self.fitted.solution.active
 
@@ -169,7 +172,7 @@ class ModelResult:
     predicted : ndarray of shape (n,)
         The class that it gives each test sample; None where it is undecided.
     wrong : ndarray of bool, shape (n,)
-        The test samples on the wrong side; f(x) = 0, or two largest f_k(x), counts as wrong. Empty
+        The misclassified test samples; f(x) = 0, or two largest f_k(x), counts as wrong. Empty
         without a predictor.
     train_wrong : Count or None
         How many of the training samples; None where these were not given, or without a predictor.
@@ -190,7 +193,7 @@ class ModelResult:
 
     @property
     def count(self) -> Count:
-        """How many of the test samples are on the wrong side."""
+        """How many of the test samples are misclassified."""
         return Count(int(np.count_nonzero(self.wrong)), len(self.wrong))
 
     @property
@@ -238,6 +241,7 @@ class ModelResult:
     @property
     def has_predictor(self) -> bool:
         """False for an SVM that has proven its training samples not separable."""
+        # A classifier of another package predicts, whatever its problem is.
         return self.fitted is None or self.fitted.has_predictor
 
     @property

@@ -132,9 +132,9 @@ class Standing:
         Norm at unit margin over the certified minimum, minus 1; inf where the network does not
         separate its training samples, nan where it is not known.
     train_wrong : Count or None
-        Training samples on the wrong side.
+        Misclassified training samples.
     wrong : Count or None
-        Test samples on the wrong side.
+        Misclassified test samples.
     agreement : Count or None
         Test samples on which network and SVM agree.
     by_chance : float
@@ -195,12 +195,15 @@ class Standing:
             return Verdict.SOFT
         if self.svm is not None and self.geometry != "l2":
             return Verdict.OTHER_NORM
+        # Before NO_SVM: without training samples no model has a margin problem, and each SVM would
+        # seem to be missing.
         if not self.trained_on_given:
             return Verdict.NO_TRAINING_SAMPLES
         if self.svm is None:
             return Verdict.NO_SVM
         # Then whether the network has a norm at unit margin, and a minimum to hold it against.
         some_wrong = self.train_wrong is not None and self.train_wrong.count > 0
+        # Where the count is not known, an infinite norm at unit margin says the same.
         if some_wrong or math.isinf(self.excess):
             return Verdict.NOT_SEPARATED
         if math.isnan(self.excess):
@@ -295,6 +298,7 @@ def conclude(facts: Standing | Ranking) -> Conclusion:
 
 def _is_known(template: str, values: Mapping[str, str]) -> bool:
     """Whether everything that a sentence states is known."""
+    # A sentence with a gap in it would be wrong or empty, so it is left out as a whole.
     return all(values.get(name) for _, name, _, _ in Formatter().parse(template) if name)
 
 
@@ -346,6 +350,7 @@ def _values_of_ranking(facts: Ranking) -> dict[str, str]:
         values["gap"] = number(facts.gap, 1)
     if facts.beside_majority is not None:
         beside = facts.beside_majority
+        # The second of the two is the predictor that always answers alike.
         share = Count(beside.both + beside.only_second, beside.total).share
         values["majority_error"] = percent(share, space=" ")
     return values

@@ -15,9 +15,6 @@ from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.files import FILE_PREFIXES, Subset, load_file
 from implicit_bias.datasets.labels import ClassName, select
 
-POSITIVE_DIGITS = (0, 1, 2, 3, 4)
-NEGATIVE_DIGITS = (5, 6, 7, 8, 9)
-DIGIT_NAMES = tuple("0123456789")
 GARMENT_NAMES = (
     "T-shirt/top",
     "Trouser",
@@ -136,13 +133,15 @@ def load_images(
 ) -> Dataset:
     """Select, label and scale the images of a set; see `load_digits` and `load_mnist`."""
     images, digits = _read(name, subset)
-    names = GARMENT_NAMES if name == "fashion-mnist" else DIGIT_NAMES
+    names = tuple("0123456789")
+    if name == "fashion-mnist":
+        names = GARMENT_NAMES
     if classes is None:
         by_name = any(isinstance(item, str) for item in positive or ())
         if negative is None and not by_name:
-            negative = NEGATIVE_DIGITS
+            negative = range(5, 10)
         if positive is None:
-            positive = POSITIVE_DIGITS
+            positive = range(5)
     y, chosen, called = select(
         names,
         digits,

@@ -72,12 +72,12 @@ class BoxThresholds:
     near : float
         Weights are near a KKT point if the score is at most this.
     negligible : float
-        They are near one, too, if the gap is at most this share of the loss. At a KKT point inside
-        of the box the gradient vanishes, and the score is a quotient of two small numbers.
+        They are near one, too, if the gap is at most this fraction of the loss. At a KKT point
+        inside of the box the gradient vanishes, and the score is a quotient of two small numbers.
     outside : float
-        Norms that exceed their radius by more than this share are outside of the box.
+        Norms that exceed their radius by more than this fraction are outside of the box.
     wall : float
-        A weight or singular value within this share of the radius is at the wall.
+        A weight or singular value within this fraction of the radius is at the wall.
     acted : float
         The limit with weight decay describes the weights if ``decayed`` is at least this.
     """
@@ -91,7 +91,13 @@ class BoxThresholds:
 
 @dataclass(frozen=True, eq=False)
 class BoxLimit:
-    """How far a network is from a KKT point of its loss in the box that weight decay sets.
+    r"""How far a network is from a KKT point of its loss in the box that weight decay sets.
+
+    .. math:: \min_\theta \; L(\theta) \quad \text{subject to} \quad \|\theta_p\|_p \le r_p, \qquad
+        \text{gap} = \sum_p r_p \|g_p\|_{p,*} + \langle g_p, \theta_p \rangle
+
+    with the gradient g_p of tensor p and the radius r_p = s_p / lambda_p of its steps s_p and
+    its weight decay lambda_p.
 
     Attributes
     ----------
@@ -112,7 +118,8 @@ class BoxLimit:
     reached : float
         The largest norm over its radius.
     at_wall : float
-        Share of the weights (of Muon's tensors the singular values) of at least 99 % of the radius.
+        Fraction of the weights (of Muon's tensors the singular values) of at least 99 % of the
+        radius.
     decayed : float
         How far decay has acted, 1 - exp(-lambda sum of the rates), of the tensor of which it is
         least; nan where the rates of the training are not known.
@@ -120,6 +127,10 @@ class BoxLimit:
         Dual norm of the gradient of each tensor without decay.
     penalty_score : float
         ||g + lambda theta|| / ||g|| over the tensors with coupled decay; nan without such.
+
+    Notes
+    -----
+    Xie and Li (2024), lemma 3.8, for AdamW; Chen et al. (2023) for Lion.
 
     Examples
     --------

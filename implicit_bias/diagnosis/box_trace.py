@@ -39,7 +39,12 @@ COLUMNS = ["step", "loss", "score", "score_of_batch", "gap", "reached", "at_wall
 
 
 class BoxTrace:
-    """Record how near a training with weight decay comes to a KKT point of its box.
+    r"""Record how near a training with weight decay comes to a KKT point of its box.
+
+    .. math:: \text{score} = \frac{\sum_p r_p \|g_p\|_{p,*} + \langle g_p, \theta_p \rangle}
+        {\sum_p r_p \|g_p\|_{p,*}}
+
+    with the averaged gradients g_p and the radii r_p; see `BoxLimit`.
 
     Parameters
     ----------
@@ -55,7 +60,7 @@ class BoxTrace:
     Attributes
     ----------
     rows : list of dict
-        What was measured, a point a row; `frame` has a table of them.
+        What was measured, one row per point; `frame` has a table of them.
 
     Raises
     ------
@@ -65,6 +70,8 @@ class BoxTrace:
     Notes
     -----
     Call `record` after each ``loss.backward()`` and before ``optimizer.step()``.
+
+    Xie and Li (2024), section 3, for AdamW; Pethick et al. (2025) for other norms.
 
     Examples
     --------
@@ -127,6 +134,8 @@ class BoxTrace:
         gradients: dict[str, Tensor] = {}
         for step in steps:
             if step.parameter.grad is None:
+                # A tensor that this batch did not use: the optimizer leaves it, and its average
+                # decays.
                 gradients[step.name] = torch.zeros_like(step.parameter)
             else:
                 gradients[step.name] = step.parameter.grad
@@ -161,6 +170,7 @@ class BoxTrace:
                 "gap": smooth.gap,
                 "reached": smooth.reached,
                 "at_wall": smooth.at_wall,
+                # A weight has kept exp(-sum of eta lambda) of its start. The slowest tensor counts.
                 "decayed": -math.expm1(-min(self._decay_so_far.values())),
             }
         )
@@ -168,10 +178,10 @@ class BoxTrace:
     def frame(self) -> pd.DataFrame:
         """Return what was recorded as a table: a row a point.
 
-        Columns are ``step``; ``loss``, of the batch; ``score``, of the averaged gradient, and
-        ``score_of_batch``; ``gap``, the Frank-Wolfe gap in units of the loss; ``reached``, the
-        largest norm over its radius; ``at_wall``, the fraction of weights or singular values at
-        their radius; ``decayed``, how far decay has acted.
+        Columns are ``step``, ``loss`` of the batch, ``score`` of the averaged gradient, and
+        ``score_of_batch``. ``gap`` is the Frank-Wolfe gap in units of the loss, ``reached`` the
+        largest norm over its radius. ``at_wall`` is the fraction of weights or singular values at
+        their radius, and ``decayed`` says how far decay has acted.
         """
         import pandas as pd
 

@@ -64,6 +64,7 @@ def listed_checkpoints(given: Checkpoints) -> list[Checkpoint]:
             steps.append(_step(path))
     numbers = [step for step in steps if step is not None]
     rising = all(first < second for first, second in pairwise(numbers))
+    # The order that a caller gives is the order of the training, whatever the names say.
     if len(numbers) < len(steps) or not rising:
         numbers = list(range(len(steps)))
     return [Checkpoint(*each) for each in zip(numbers, names, saved, strict=True)]
@@ -72,6 +73,7 @@ def listed_checkpoints(given: Checkpoints) -> list[Checkpoint]:
 def _of_folder(folder: Path) -> list[Checkpoint]:
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder: pass one of checkpoints, or a list of files")
+    # Other files of a run, such as its log, lie in the same folder.
     files = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
     if not files:
         raise ValueError(f"{folder} has no checkpoints ({', '.join(SUFFIXES)})")
@@ -85,6 +87,7 @@ def _of_folder(folder: Path) -> list[Checkpoint]:
         found.append(Checkpoint(step, str(path), path))
     found.sort(key=lambda each: each.step)
     for first, second in pairwise(found):
+        # Two runs in one folder, say, whose order is not known.
         if first.step == second.step:
             raise ValueError(
                 f"{first.name} and {second.name} have the same step: pass a list of files, in order"
@@ -95,6 +98,7 @@ def _of_folder(folder: Path) -> list[Checkpoint]:
 def _step(path: Path) -> int | None:
     """Return the last number in the name of a file; None without one."""
     numbers = re.findall(r"\d+", path.stem)
+    # The last one: names begin with the model (resnet18-epoch=3-step=1200).
     return int(numbers[-1]) if numbers else None
 
 
@@ -110,6 +114,7 @@ def load_into(module: nn.Module, checkpoint: Checkpoint) -> None:
     saved: Any = checkpoint.saved
     if isinstance(saved, Path):
         try:
+            # Weights alone: unpickling a whole module would run code from the file.
             saved = torch.load(saved, map_location="cpu", weights_only=True)
         except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
             first = str(error).partition("\n")[0]
@@ -120,6 +125,8 @@ def load_into(module: nn.Module, checkpoint: Checkpoint) -> None:
     state = _state_in(saved, checkpoint.name)
     own = module.state_dict().keys()
     for prefix in PREFIXES:
+        # One prefix after the other, as wrappers are nested. A module that has such names itself
+        # keeps them.
         if state.keys() != own and all(name.startswith(prefix) for name in state):
             state = {name.removeprefix(prefix): value for name, value in state.items()}
     try:
@@ -132,6 +139,7 @@ def load_into(module: nn.Module, checkpoint: Checkpoint) -> None:
 
 def _state_in(saved: Any, name: str) -> dict[str, Any]:
     for candidate in _candidates(saved):
+        # An entry "model" may also be the settings of a model, without a tensor.
         if candidate and any(isinstance(value, Tensor) for value in candidate.values()):
             return dict(candidate)
     raise ValueError(

@@ -27,10 +27,6 @@ from implicit_bias.modules.subject import (
 )
 from implicit_bias.norms.tensors import ParameterNorm
 
-# As many samples are looked at alone, where there are many times more.
-FIRST = 32
-MANY_TIMES = 16
-
 
 @pointing_to_the_page()
 def check(
@@ -60,7 +56,7 @@ def check(
     norms : iterable of ParameterNorm
         Those that it is measured in.
     leading : bool
-        Whether its leading part is measured.
+        Whether its leading-order part is measured.
 
     Returns
     -------
@@ -90,6 +86,7 @@ def check(
         drops = _dropout_rate(part) > 0.0
         if drops:
             dropping.append(name)
+        # Both differ between the two modes: dropout draws, and batch normalisation reads its batch.
         if modes.get(part, False) and (drops or isinstance(part, _BatchNorm)):
             training.append(name)
     if training:
@@ -99,6 +96,7 @@ def check(
     # --- parameters that are not trained, and do not count in the norm
     if not_held:
         findings.append(Finding(Code.NOT_IN_OPTIMIZER, names=not_held))
+    # What no optimizer holds has been named already.
     constant = [name for name in without_gradient(gradients) if name not in not_held]
     if constant:
         findings.append(Finding(Code.NO_GRADIENT, names=tuple(constant)))
@@ -115,21 +113,26 @@ def _refuse_on_first_samples(
     norms: tuple[ParameterNorm, ...],
     *,
     leading: bool,
+    first: int = 32,
+    many_times: int = 16,
 ) -> None:
-    """Refuse a module that is not homogeneous on its first samples, before it is given them all.
+    """Refuse a module that is not homogeneous on its ``first`` samples, before it gets them all.
 
     It is not homogeneous on all of them, either. Every other refusal is left to the whole data,
-    whose labels, say, these need not have.
+    whose labels, say, these need not have. With less than ``many_times`` as many samples nothing is
+    checked here.
     """
     arguments = as_arguments(inputs, module)
     labels = labels_as_array(labels)
-    if len(labels) < MANY_TIMES * FIRST or any(not one.ndim for one in arguments):
+    # Of few samples the whole check takes hardly longer.
+    if len(labels) < many_times * first or any(not one.ndim for one in arguments):
         return
-    few = tuple(one[:FIRST] for one in arguments)
+    few = tuple(one[:first] for one in arguments)
     try:
-        gradients = margins_of(module, few, labels[:FIRST], norms=norms)
+        gradients = margins_of(module, few, labels[:first], norms=norms)
         names = gradients.shapes.keys() - without_gradient(gradients)
         Subject.of(gradients, names, leading=leading)
+    # A subclass of ValueError, so it is caught first.
     except HomogeneityError:
         with offering_leading():
             raise
@@ -138,7 +141,7 @@ def _refuse_on_first_samples(
 
 
 def _dropout_rate(part: nn.Module) -> float:
-    """Share of the activations that a part drops in training; 0 of parts that drop none."""
+    """Fraction of the activations that a part drops in training; 0 of parts that drop none."""
     if isinstance(part, _DropoutNd):
         return part.p
     if isinstance(part, (nn.MultiheadAttention, nn.RNNBase)):
@@ -160,10 +163,11 @@ def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]
         if len(wrong):
             samples = {"samples": named(wrong)}
             yield Finding(Code.MODULE_MISCLASSIFIES, float(len(wrong)), details=samples)
-        # The leading part does not depend on some parameters at all, as on upper biases: their
-        # direction does not count, either, so they are no such parameters.
+        # The leading-order part does not depend on some parameters at all, as on upper biases:
+        # their direction does not count, either, so they are no such parameters.
         degree_0 -= set(without_gradient(gradients))
     if degree_0:
         in_order = tuple(name for name in gradients.shapes if name in degree_0)
+        # Two findings: what it means for the numbers, and that no theorem covers it.
         yield Finding(Code.DEGREE_0, names=in_order)
         yield Finding(Code.DEGREE_0_WITHOUT_THEOREM, names=in_order)

@@ -8,7 +8,7 @@ q the margins (`modules.multipliers`). Each step below is a file of this package
 
 1. Checks: what makes the question meaningless (`modules.subject`, `modules.homogeneity`), or a
    number mean less (`checks`), or keeps the training from the limit (`training`).
-2. The gap: the module at smallest margin 1 beside the best multipliers in the norm, with gradients
+2. The gap: the module at unit margin beside the best multipliers in the norm, with gradients
    at its weights and across kinks near them. What follows is measured at the former.
 3. Layers: the KKT gap of each alone, and the direction that lowers its norm (`layers`).
 4. Beyond KKT points: one more ReLU unit (`escape`), the optimum in function space
@@ -126,10 +126,10 @@ def diagnose(
         function as ``loss``, ``box`` measures the limit with it, and the verdict says which problem
         describes the weights.
     leading : bool
-        Measure the leading part of the module, the limit of f(c theta) / c^L as c grows, where
-        residual blocks, low-rank updates of frozen weights, biases above the first layer, GELU and
-        softplus keep it from being homogeneous. All numbers are about that part, to whose KKT
-        points gradient descent converges in l2; ``rest`` says how large the remainder is. Of a
+        Measure the leading-order part of the module, the limit of f(c theta) / c^L as c grows,
+        where residual blocks, low-rank updates of frozen weights, biases above the first layer,
+        GELU and softplus keep it from being homogeneous. All numbers are about that part, to whose
+        KKT points gradient descent converges in l2; ``rest`` says how large the remainder is. Of a
         homogeneous module it is the module.
     start : nn.Module or state dict, optional
         The same architecture before its training: ``regime`` says how far the training has left the
@@ -153,13 +153,13 @@ def diagnose(
         ``leading``: there is no such limit, it jumps (softmax of trained scores, a sigmoid), or
         parameters are of degree 0 in it (in front of a layer norm).
     SeparationError
-        Samples are misclassified, so no scaling has smallest margin 1; with ``leading``, by the
-        leading part.
+        Samples are misclassified, so the smallest margin is not positive at any scale; with
+        ``leading``, they are by the leading-order part.
     ValueError, TypeError
-        Inputs, outputs or labels that do not fit; outputs that are random or not finite; a loader
-        whose samples are too large, or others in each pass (random augmentation); no such norm; no
-        module; no norm given, and none known for the optimizer (Adagrad, gradient descent
-        mixed with others, rates of different schedules).
+        Inputs, outputs or labels do not fit, or outputs are random or not finite. A loader has too
+        much data, or others in each pass (random augmentation). The norm is unknown: no such name,
+        or none is known for the optimizer (Adagrad, gradient descent mixed with others, rates of
+        different schedules). The module is no module.
 
     Warns
     -----
@@ -216,7 +216,7 @@ def diagnose(
         # Steps after the searches take about as long as the checks did: that time is kept for them.
         deadline = deadline.leaving(time.monotonic() - started)
         judged = judge_loss(loss, gradients.classes)
-        # Weight decay acts on the module as it is trained, not on its leading part.
+        # Weight decay acts on the module as it is trained, not on its leading-order part.
         box = box_of(subject.itself.gradients, optimizer, loss, judged)
 
         # 2. The gap: of the best multipliers, of the loss's weights, across kinks.
@@ -301,7 +301,7 @@ def _gaps_by_norm(
     """Gap in each norm of the best of some multipliers.
 
     They are, while there is time: the best ones in the norm asked for, the loss's weights at the
-    module's own scale, and those at other temperatures at smallest margin 1.
+    module's own scale, and those at other temperatures at unit margin.
     """
     program = best.program
     gradients = program.gradients

@@ -10,7 +10,7 @@ vector with |u(w)| > 1 *suggests* that the norm can be lowered. It proves nothin
 multipliers need not be unique. With x = (1,-3), (1,0), (1,3), all of label +1, and one unit (1,0),
 lambda = (1/2, 0, 1/2) has a pull of 1.58, and lambda = (0, 1, 0) proves that no network is better.
 So a unit is claimed only after the problem with it has been solved: it is added, all weights are
-improved by tangent programs, and the network that comes out has a smaller norm at the same margin
+improved by tangent problems, and the network that comes out has a smaller norm at the same margin
 than the network without it, improved in the same way.
 """
 
@@ -83,13 +83,13 @@ class EscapeSearch:
     claimed : float
         A unit is claimed if it lowers the norm by this fraction.
     programs : int
-        Most tangent programs for a network.
+        Most tangent problems for a network.
     progress : float
-        The next program follows if one lowers the norm by this fraction.
+        The next tangent problem follows if one lowers the norm by this fraction.
     halvings : int
-        Lengths of the step towards a program's solution that are tried: 1, 1/2, 1/4, ...
+        How many lengths 1, 1/2, 1/4, ... of the step towards its solution are tried.
     seconds : float
-        Limit on the time of all programs.
+        Limit on the time of all tangent problems.
     """
 
     suggests: float = 1e-3
@@ -154,8 +154,9 @@ class EscapeSearch:
     def _largest_pull(self, X: Tensor, a: Tensor) -> tuple[Tensor, float]:
         """Return the best w (D,) of some local maxima of |u(w)| on the sphere, and |u(w)|.
 
-        With the gates of w held fixed |u| is convex in w. Each step goes to the point of the sphere
-        at which the linear function that touches |u| at w is largest: its gradient, normalised.
+        With the gates of w held fixed |u| is convex in w. Each step takes the point of the
+        sphere at which the linear function that touches |u| at w is largest: its gradient,
+        normalised.
         """
         generator = torch.Generator().manual_seed(0)
         random = torch.randn(self.random_starts, X.shape[1], generator=generator, dtype=X.dtype)
@@ -185,9 +186,9 @@ class EscapeSearch:
     def _improved_norm(
         self, module: TwoLayer, X: Tensor, labels: tuple[Any, int | None], deadline: Deadline
     ) -> float:
-        """Lower the norm at smallest margin 1 by tangent programs, and return it.
+        """Lower the norm at unit margin by tangent problems, and return it.
 
-        The tangent program's solution says in which direction; a line search along it judges by the
+        The tangent problem's solution says in which direction; a line search along it judges by the
         network itself, so what is returned is attained.
         """
         gradients = Margins(module, (X,), *labels)
@@ -204,7 +205,7 @@ class EscapeSearch:
         for _ in range(self.programs):
             if deadline.passed:
                 break
-            # In l2 the solution of the tangent program is J' lambda, the combination of gradients.
+            # In l2 the solution of the tangent problem is J' lambda, the combination of gradients.
             change = best_multipliers(at, deadline=deadline).combination - at.theta
             tried = [at_margin_1(at.theta + 0.5**k * change) for k in range(self.halvings)]
             best = min(filter(None, tried), key=lambda point: point.size, default=at)

@@ -74,6 +74,7 @@ class Code(StrEnum):
 
     def __new__(cls, key: str, kind: Kind) -> Self:
         """Make a member whose value is its key."""
+        # The value is the key alone, not the pair: Code("near") and the keys of words.toml find it.
         member = str.__new__(cls, key)
         member._value_ = key
         member.kind = kind
@@ -135,11 +136,13 @@ class Code(StrEnum):
     @property
     def blocks(self) -> bool:
         """Whether further training as before does not lead to the limit that is measured."""
+        # A slow rate is no obstacle: longer training gets nearer all the same.
         return self.kind in (Kind.OTHER_LIMIT, Kind.OBSTACLE)
 
     @property
     def warns(self) -> bool:
         """Whether users are warned: the limit is another one, or the numbers mean less."""
+        # An obstacle is not one of them: the numbers are right, the training stands still.
         return self.kind in (Kind.OTHER_LIMIT, Kind.CAVEAT)
 
 
@@ -172,6 +175,7 @@ class Finding:
 
     def _sentence(self, part: str) -> str:
         """Fill in a sentence of words.toml: ``part`` is "found", "why" or "cure"."""
+        # Not each finding has a reason or a cure.
         sentence: str = WORDS[self.code].get(part, "")
         return sentence.format(
             value=self.value,

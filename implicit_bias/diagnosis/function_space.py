@@ -76,7 +76,7 @@ class FunctionSpace:
     norm : str
         The norm of the predictor that its training minimises in the limit.
     value : float
-        That norm at smallest margin 1; nan where it is not convex.
+        That norm at unit margin; nan where it is not convex.
     certificate : Certificate or None
         Certified bounds on the optimum; None where ``obstacle`` says why.
     obstacle : str
@@ -323,7 +323,7 @@ def in_function_space(
     Parameters
     ----------
     program : TangentProgram
-        The module at smallest margin 1, and the norm of its parameters.
+        The module at unit margin, and the norm of its parameters.
     max_seconds : float, optional
         Limit on the time of the solver, whose bounds are farther apart then.
     known : FunctionSpace, optional
@@ -463,7 +463,7 @@ def _gated(
         return replace(found, obstacle=several)
     problem = network.architecture().problem(gradients.inputs[0].cpu().numpy(), gradients.labels)
     # zeta_h = a_h w_h, and 1/2 (a_h^2 + |w_h|^2) >= |zeta_h|, with equality for balanced units.
-    # zeta_h is of degree L in theta: at smallest margin 1 it is what it is here over scale^L.
+    # zeta_h is of degree L in theta: at unit margin it is what it is here over scale^L.
     unit_norms = problem.group_norms(network.coef()) / program.scale**program.degree
     found = replace(found, value=float(unit_norms.sum()))
     if before is not None and before.certificate is not None:

@@ -71,6 +71,7 @@ class KnownLimit:
                 "that are trained, in the order of its parameters, or a Solution of the same data, "
                 "features and classes"
             )
+        # A direction has no length, so 0 is none.
         if not np.isfinite(direction).all() or not direction.any():
             raise ValueError("limit must be finite, and not 0")
         return cls(direction, isinstance(limit, Solution))
@@ -95,6 +96,7 @@ def _parameters(
     if isinstance(limit, nn.Module):
         limit = dict(limit.named_parameters())
     if not isinstance(limit, Mapping):
+        # A vector has no names: it is checked by its length alone, above.
         return np.asarray(detached(limit), dtype=np.float64).reshape(-1)
     parts = list[Array]()
     for name, shape in subject.gradients.shapes.items():

@@ -33,7 +33,7 @@ from implicit_bias.modules.margins import Margins
 class Layer:
     """One parameter of a module, beside the margin problem that holds all others.
 
-    All is at smallest margin 1, but the direction, which is in the module's own scale.
+    All is at unit margin, but the direction, which is in the module's own scale.
 
     Attributes
     ----------
@@ -75,11 +75,11 @@ class LayerBounds:
         Limit on the time of all layers together, in norms other than l2.
     linear_tolerance : float
         The degree in W is 1 if <W, G_n> differs from q_n by at most this fraction of the largest
-        margin.
+        q_n.
     step : float
         Length of the step over which curvature is measured, over the norm of W.
     curvature : float
-        Curvature up to this fraction of the largest margin counts as none.
+        Curvature up to this fraction of the largest q_n counts as none.
     """
 
     seconds: float = 4.0

@@ -1,6 +1,6 @@
 r"""By which numbers a norm is named whose margin a training maximised, or why none is.
 
-theta is the module at smallest margin 1, L its degree. In each norm a
+theta is the module at unit margin, L its degree. In each norm a
 
     gap_a    = 1 - (optimum_a / ||theta||_a)^2,    optimum_a = min ||w||_a s.t. J w >= L,
     margin_a = (smallest margin) / ||theta||_a^L    of the module as it is.
@@ -33,12 +33,13 @@ factor which several references show: with margins m_1, ..., m_R in a norm
     factor = margin_a / (m_1 ... m_R)^(1/R),    spread = max m_r / min m_r,
 
 and the margin rose where factor >= 1.1 and factor > spread, and fell where 1 / factor does so. With
-one reference the spread is unknown, which is one of the findings. Of a training that is one of a
-kind with R references, with log-normal margins, the factor exceeds the spread by chance in 23, 12,
-7, 4, 3 % of all cases for R = 2, 3, 4, 5, 6. The rules ask for more: a gap that fell as well, and
-other margins that did not rise. `benchmarks.illustrations.controls` counts false names beside three
-references: 0 of 66 gradient descents by other rates, momentum, noise and batches, and SAM, so at
-most 4.5 % with a confidence of 95 %. Without the cost that rule 2 asks for it was 2 of 66.
+one reference the spread is unknown, which is one of the findings. If a training does not
+differ in kind from R references, and margins are log-normal, the factor still exceeds the spread in
+23, 12, 7, 4, 3 % of all cases for R = 2, 3, 4, 5, 6. The rules ask for more: a gap that fell as
+well, and other margins that did not rise. `benchmarks.illustrations.controls` counts false names
+beside three references: 0 of 66 gradient descents by other rates, momentum, noise and batches, and
+SAM, so at most 4.5 % with a confidence of 95 %. Without the cost that rule 2 asks for it was 2 of
+66.
 
 **Rivals.** A margin that did not rise in a norm is no evidence against that norm if the reference
 may be near a limit in it, too: (1 - gap)^(-L/2), by which it can rise, is by the gap's lower bound
@@ -74,8 +75,8 @@ class NormRow:
     reference_margin : float
         Geometric mean of the references' margins; nan without one.
     spread : float
-        The largest margin of a reference over the smallest one; nan with less than two, of which
-        the noise is unknown.
+        The largest of the references' margins over the smallest one; nan with less than two, of
+        which the noise is unknown.
     same : tuple of str
         Norms of the table that are the same one of parameters of these shapes: spectral and l2 of a
         vector.
@@ -191,9 +192,12 @@ class NormTable:
         names = [row.norm for row in favoured]
         overlapping = [row.norm for row in self.rows if row.favoured is None]
         if favoured and not overlapping:
+            # Two names of one norm are no contradiction.
             if any(row.norm not in favoured[0].same for row in favoured[1:]):
                 return self._none(Code.SEVERAL_FAVOURED, most, most.factor, names)
             others = self._others(favoured[0])
+            # Noise of single samples may raise the margins in all norms. A preference shows by what
+            # it costs.
             at_a_cost = any(row.fell for row in others) or all(row.factor <= 1.0 for row in others)
             if not at_a_cost:
                 return self._none(Code.NO_MARGIN_FELL, favoured[0], favoured[0].factor)

@@ -39,7 +39,13 @@ Row: TypeAlias = dict[str, float]
 
 
 class Recorder:
-    """Records margins and KKT gaps of a module that is trained by the user's own loop.
+    r"""Records margins and KKT gaps of a module that is trained by the user's own loop.
+
+    .. math:: \frac{\min_n q_n(\theta)}{\|\theta\|^L}, \qquad
+        \text{gap} = 1 - \frac{\min \, \{ \|w\| : J w \ge L \}^2}{\|\theta\|^2}
+        \text{ at unit margin}
+
+    with the margins q_n, their gradients J and the degree L of the module; see `Diagnosis`.
 
     Parameters
     ----------
@@ -55,14 +61,14 @@ class Recorder:
         Names or norms, as in `diagnose`; of an optimizer, or a list of those that train the module
         together, the norm that is read from them. A list of optimizers alone is one of those.
     gaps : bool
-        Whether to find the gaps, too: margins alone cost one forward pass a point, gaps the
-        solution of a convex program a norm.
+        Whether to find the gaps, too. Margins alone cost one forward pass per point; gaps cost the
+        solution of a convex problem per norm.
     leading : bool
-        Whether to measure the leading part of the module, as `diagnose` does. The table has a
-        column ``rest`` then: how large the rest is beside it.
+        Whether to measure the leading-order part of the module, as `diagnose` does. The table has a
+        column ``rest`` then: how large the remainder is beside it.
     max_seconds : float, optional
         Limit on the time of all searches of one point together, which its norms share equally,
-        by default 25 seconds a norm; where it stops one, its bound so far counts.
+        by default 25 seconds per norm; where it stops one, its bound so far counts.
     limit : Tensor, array_like, mapping from name to them, nn.Module or Solution, optional
         A direction that is known: of the trained parameters, as one vector, by name or as a module;
         or, of linear, deep linear, diagonal and gated networks, the `Solution` of the predictor's
@@ -75,7 +81,8 @@ class Recorder:
     Attributes
     ----------
     rows : list of dict
-        What was measured, a point a row; `frame` has a table of them, and says what columns are.
+        What was measured, one row per point; `frame` has a table of them, and says what columns
+        are.
 
     Raises
     ------
@@ -88,6 +95,11 @@ class Recorder:
     -----
     DiagnosisWarning
         Parameters that get no gradient; dropout.
+
+    Notes
+    -----
+    Lyu and Li (2020): late in training the normalized margin of gradient flow does not
+    decrease.
 
     Examples
     --------
@@ -124,6 +136,7 @@ class Recorder:
         check_flag(leading, "leading")
         Deadline.asked(max_seconds)
         self.module = as_module(module)
+        # A loader may shuffle or be slow: it is read once, not at each point.
         inputs, labels = collected(inputs, labels)
         self.gaps = gaps
         self.leading = leading
@@ -186,6 +199,7 @@ class Recorder:
             least = int(self.rows[-1]["step"]) + 1
         if step is None:
             step = least
+        # Steps rise, so that a table is a function of them.
         check_count(step, "step", least)
         started = time.perf_counter()
         with (
@@ -200,6 +214,8 @@ class Recorder:
             for name, norm in self.norms.items():
                 row[f"margin_{name}"] = subject.normalised_margin(norm)
                 if self.gaps:
+                    # Each norm has its share from now on: none waits for, or profits from, another
+                    # one.
                     deadline = Deadline.asked(self.max_seconds).sooner(1.0 / len(self.norms))
                     row |= self._gap(subject, norm, deadline)
             if self.limit is not None:
@@ -228,6 +244,8 @@ class Recorder:
         if not subject.separates:
             return math.nan
         norm = next(iter(self.norms.values()))
+        # The optimum depends on data, gates and norm, not on the weights: only the first point
+        # solves.
         found = in_function_space(
             subject.at_margin_1(norm), self.max_seconds, self._in_function_space
         )
@@ -251,10 +269,10 @@ class Recorder:
         Parameters
         ----------
         checkpoints : path, or sequence of paths and state dicts
-            A folder of files .pt, .pth, .ckpt or .bin, in the order of the last number in their
-            names, which is the step; or a list in the order of the training, whose steps are these
-            numbers where they rise, else 0, 1, 2 and so on. A file holds a state dict, or a dict
-            with one as "model", "state_dict" or "model_state_dict"; it is read with
+            A folder of files .pt, .pth, .ckpt or .bin. The last number in a name is the step, and
+            the files are read in its order. Or a list in the order of the training: its steps are
+            these numbers where they rise, else 0, 1, 2 and so on. A file holds a state dict, or a
+            dict with one as "model", "state_dict" or "model_state_dict"; it is read with
             ``weights_only=True``.
         module : nn.Module
             Of the same architecture, with any values; it is not changed.
@@ -284,6 +302,7 @@ class Recorder:
         [0.0, 0.447, 0.707]
         """
         listed = listed_checkpoints(checkpoints)
+        # The states are loaded into a copy: the caller's module keeps its values.
         copied = copy.deepcopy(as_module(module))
         # What counts of the module is judged at the end of the training.
         load_into(copied, listed[-1])
@@ -296,11 +315,11 @@ class Recorder:
     def frame(self) -> pd.DataFrame:
         """Return what was recorded as a table: a row a point.
 
-        Columns are ``step``, ``min_margin``, ``error`` (fraction of samples that are on the wrong
-        side), and for each norm ``margin_NAME``, min_margin / ||theta||^L, which steepest descent
-        in this norm raises, and ``gap_NAME``, the relative KKT gap in [0, 1], nan where a sample is
-        on the wrong side. Beside ``gap_l2`` there are ``epsilon`` and ``delta``, of Lyu and Li's
-        (epsilon, delta)-approximate KKT points at smallest margin 1. With ``limit`` there is
+        Columns are ``step``, ``min_margin`` and ``error``, the fraction of misclassified samples.
+        For each norm ``margin_NAME`` is min_margin / ||theta||^L, which steepest descent in this
+        norm raises. ``gap_NAME`` is the relative KKT gap in [0, 1], nan where a sample is
+        misclassified. Beside ``gap_l2`` there are ``epsilon`` and ``delta``, of Lyu and Li's
+        (epsilon, delta)-approximate KKT points at unit margin. With ``limit`` there is
         ``cosine``, and with ``function_space`` ``margin_error``, 1 - margin / maximum margin of the
         predictor, nan of modules that are not recognised. Where the outputs are not finite all but
         the step is nan.
@@ -312,12 +331,25 @@ class Recorder:
     def plot(self) -> Figure:
         """Draw margins and gaps against the steps.
 
-        Margins are shares of the largest one recorded in the same norm: norms have no common unit.
+        Margins are fractions of the largest one recorded in the same norm: norms have no common
+        unit.
 
         Raises
         ------
         ValueError
             Nothing is recorded.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from implicit_bias import Recorder
+        >>> module = torch.nn.Linear(2, 1, bias=False)
+        >>> recorder = Recorder(module, torch.eye(2), torch.ones(2), norms=["l2"])
+        >>> for step in (1, 2, 3):
+        ...     _ = module.weight.data.fill_(step)
+        ...     _ = recorder.record(step)
+        >>> len(recorder.plot().axes)
+        2
         """
         from implicit_bias.report.figures.recorder import draw_recorder
 

@@ -132,17 +132,18 @@ def regime_of(subject: Subject, start: Start, deadline: Deadline) -> Regime:
     Parameters
     ----------
     subject : Subject
-        The module now. Of a leading part, the module itself is compared.
+        The module now. Of a leading-order part, the module itself is compared.
     start : nn.Module or state dict
         The same architecture, before the training.
     deadline : Deadline
-        When to end the search for the largest margin in the tangent features.
+        When to end the search for the maximum margin in the tangent features.
 
     Raises
     ------
     ValueError
         A start of another architecture.
     """
+    # Of the module itself: its leading part is what it becomes far from any start.
     now = subject.itself.gradients
     before = now.reread(_at_start(now.module, start))
     moved = now.theta - before.theta
@@ -180,6 +181,8 @@ def tangent_kernel(gradients: Margins) -> Array:
     width = gradients.pairs.width
     kernel = np.zeros((n_samples, n_samples))
     for k in range(width):
+        # Rows of the outputs are sample by sample: those of output k are each width-th one. Cross
+        # terms of two outputs are not part of the trace that Theta is.
         places = np.arange(n_samples) * width + k
         kernel += outputs.gram(outputs.theta, places)
     return kernel
@@ -196,6 +199,7 @@ def centred_alignment(first: Array, second: Array) -> float:
 
 
 def _centred(kernel: Array) -> Array:
+    # Scaled, as a kernel of degree 2 L - 2 in the weights may leave float64 when it is squared.
     scaled = kernel / (np.abs(kernel).max() or 1.0)
     rows = scaled - scaled.mean(axis=0)
     return np.asarray(rows - rows.mean(axis=1, keepdims=True))
@@ -207,13 +211,16 @@ def _tangent_share(gradients: Margins, moved: Tensor, deadline: Deadline) -> flo
     if not size > 0.0:
         return math.nan
     theta = gradients.theta
+    # J_0 (theta - theta_0) is a product of the Jacobian: J_0 itself is not formed.
     reached = float(gradients.slopes(theta, moved).min()) / size
     if not reached > 0.0:
         return 0.0
     # min ||w|| s.t. J_0 w >= 1 is 1 / gamma_0, and any multipliers bound it from below. The
-    # displacement is feasible, once it has margin 1, so its size is an upper bound.
+    # displacement is feasible, once it has unit margin, so its size is an upper bound.
     margins = gradients.margins(theta)
     feasible = moved / (size * reached)
     program = TangentProgram(gradients, theta, 1.0, PARAMETER_NORMS["l2"], margins)
+    # Degree 1 makes the tangent program J_0 w >= 1. The margins at the start say only where the
+    # search begins.
     lower = best_multipliers(program, deadline=deadline).lower
     return min(1.0, lower / float(feasible.norm()))

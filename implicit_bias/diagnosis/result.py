@@ -33,9 +33,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
-    """How far a module is from the KKT points that its training converges to.
+    r"""How far a module is from the KKT points that its training converges to.
 
-    All but `min_margin` and the layers' directions is at smallest margin 1, and so does not change
+    .. math:: \text{gap} = 1 - \Bigl(\frac{\text{optimum}}{\|\theta\|}\Bigr)^2, \qquad
+        \text{optimum} = \min_w \; \|w\| \quad \text{subject to} \quad J w \ge L
+
+    at unit margin, with the gradients J of the margins and the degree L of the module. The gap
+    is 0 at KKT points and nowhere else.
+
+    All but `min_margin` and the layers' directions is at unit margin, and so does not change
     when the module is scaled.
 
     Attributes
@@ -49,7 +55,7 @@ class Diagnosis:
     normalised_margin : float
         min_margin / ||theta||^L.
     parameter_norm : float
-        ||theta|| at smallest margin 1.
+        ||theta|| at unit margin.
     gap : float
         Relative KKT gap in [0, 1] of the multipliers: 1 - (L sum lambda)^2 / (||theta||^2
         ||J' lambda||_*^2). 0 exactly at the KKT points of min 1/2 ||theta||^2 s.t. margins >= 1.
@@ -61,7 +67,9 @@ class Diagnosis:
         0.1 % of the weights, of which multipliers may combine several a sample: gradient descent
         ends on kinks, and torch differentiates one side alone. The same as ``gap`` without kinks.
     method : {"exact", "interior point", "level method", "stopped"}
-        How the multipliers were found; "stopped" is what was known at ``max_seconds``.
+        How the multipliers were found: "exact" by bounds that agree, the next two with bounds that
+        differ by rounding or at the method's own limits; "stopped" is what was known at
+        ``max_seconds``.
     margins : ndarray of shape (N,) or (N, K)
         Margins; inf at the labels, which have none.
     multipliers : ndarray of shape (N,) or (N, K)
@@ -86,14 +94,19 @@ class Diagnosis:
         The optimizers whose norm this is, with what their limit depends on; empty where they
         are not known, or converge elsewhere.
     rest : float or None
-        Of a leading part f_L of the module f: largest ``abs(f - f_L)`` on the samples over the
-        largest ``abs(f_L)``. None where the module itself was measured.
+        Of a leading-order part f_L of the module f: largest ``abs(f - f_L)`` on the samples over
+        the largest ``abs(f_L)``. None where the module itself was measured.
     epsilon, delta : float
         Of Lyu and Li's (epsilon, delta)-approximate KKT points: ||theta - sum_n lambda_n grad q_n||
-        and the largest lambda_n (q_n - 1), at smallest margin 1; nan in other norms than l2.
+        and the largest lambda_n (q_n - 1), at unit margin; nan in other norms than l2.
     regime : Regime or None
         Whether the training has left the start's tangent kernel (lazy or rich); None without
         ``start``, or where no time was left.
+
+    Notes
+    -----
+    Lyu and Li (2020) for epsilon and delta; Tsilivis, Vardi, Kempe (2024) for KKT points in any
+    norm.
 
     Examples
     --------
@@ -159,7 +172,7 @@ class Diagnosis:
         return np.asarray(weights / (weights.sum() or 1.0))
 
     def largest_shares(self, count: int = 16) -> list[tuple[int, float, str]]:
-        """Return the samples of the largest shares in the multipliers.
+        """Return the samples with the largest fractions of the sum of multipliers.
 
         Parameters
         ----------
@@ -176,6 +189,7 @@ class Diagnosis:
         for n in np.argsort(-shares, kind="stable")[: min(count, np.count_nonzero(shares))]:
             classes = ""
             if self.multipliers.ndim == 2:
+                # A sample's margin over its own class is inf.
                 own = self.margins[n].argmax()
                 classes = f"{own} against {self.multipliers[n].argmax()}"
             found.append((int(n), float(shares[n]), classes))
@@ -186,6 +200,8 @@ class Diagnosis:
         """Whether a KKT point is much nearer than the gradients at the weights say."""
         if self.gap <= Thresholds.at:
             return False
+        # Against the lower bound: the kinks shall explain the difference, not a search that ended
+        # early.
         return self.gap_across_kinks <= Thresholds.clearly_below * self.gap_lower
 
     @property
@@ -282,6 +298,7 @@ class Diagnosis:
         """
         standing, *others = self.findings
         cures = [standing.cure, *(finding.cure for finding in others if finding.code.blocks)]
+        # Advice on the rate is for trainings that nothing else keeps from the limit.
         if not any(cures):
             cures = [finding.cure for finding in others if finding.code.kind is Kind.RATE]
         return "\n".join(cure for cure in dict.fromkeys(cures) if cure)
@@ -303,6 +320,7 @@ class Diagnosis:
             if cure:
                 lines.append(cure)
                 break
+        # A cure may have lines for details, of which a verdict shows the first.
         return "\n".join(line.splitlines()[0] for line in lines)
 
     def __str__(self) -> str:
@@ -325,7 +343,7 @@ class Diagnosis:
         return draw_diagnosis(self)
 
     def plot_support(self, images: Tensor | ArrayLike, count: int = 16) -> Figure:
-        """Draw the samples of the largest shares, with these, and the class each is held against.
+        """Draw the samples with the largest multipliers, and the class each is held against.
 
         Parameters
         ----------

@@ -105,6 +105,8 @@ def weight_decay(optimizer: object, box: BoxLimit | None = None) -> Iterator[Fin
         decay = kind.decay_in(group)
         if decay == 0.0:
             continue
+        # A decoupled step p <- (1 - eta lambda) p - eta s u with ||u|| = 1 is at rest where ||p|| =
+        # s / lambda.
         most = 1.0 / decay
         aim = "penalty"
         if kind.is_decoupled_in(group):
@@ -199,6 +201,7 @@ class TrainingTest:
                 measured = [p for p in group["params"] if p in norms]
                 sizes = list[float]()
                 for p in measured:
+                    # Muon's groups have ns_steps, the steps of Newton and Schulz.
                     entries = 1 if "ns_steps" in group else p.numel()
                     sizes.append(norms[p] / math.sqrt(entries))
                 # Steps are g / (|g| + eps): with eps above all of |g| they are those of gradient
@@ -219,6 +222,8 @@ def _betas(optimizer: object) -> Iterator[Finding]:
     Its steps are then not bounded by the rate, and the theorem on its limit does not cover it.
     """
     for group in optimizers.groups_of(optimizer):
+        # Lion has betas, too, and no eps: its steps are signs, of length eta whatever the betas
+        # are.
         if "betas" not in group or "eps" not in group:
             continue
         beta1, beta2 = (float(beta) for beta in group["betas"][:2])
@@ -236,10 +241,13 @@ def _lost_gradient(subject: Subject, loss: object) -> Iterator[Finding]:
     gradients = subject.gradients
     margin = subject.min_margin
     trained = dict(gradients.module.named_parameters())
+    # The gradient that training saw, in the precision of the weights; the measurement is in
+    # float64.
     dtype = next(trained[name].dtype for name in gradients.shapes)
     by_torch = (None, "cross_entropy", "cross-entropy", nn.functional.cross_entropy)
     rounds = loss in by_torch or isinstance(loss, nn.CrossEntropyLoss)
     precision = {"dtype": str(dtype).removeprefix("torch.")}
+    # Of the smallest margin, whose gradient is the largest: if that is 0, all are.
     if not torch.exp(torch.tensor(-margin, dtype=dtype)):
         yield Finding(Code.GRADIENT_OF_ZERO, margin, details=precision)
     elif gradients.classes is not None and rounds and margin > -math.log(torch.finfo(dtype).eps):

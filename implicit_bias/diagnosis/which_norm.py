@@ -37,7 +37,6 @@ from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_n
 
 # A module of the same architecture, or its state dict.
 Reference: TypeAlias = nn.Module | Mapping[str, Tensor]
-DEFAULT_NORMS = ("l2", "linf", "spectral")
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,8 @@ def which_norm(
         reference, so three norms may take 75 seconds alone and 150 beside a reference: with much
         less the bounds say little.
     leading : bool
-        Whether to measure the leading part of the module, and of the reference, as `diagnose` does.
+        Whether to measure the leading-order part of the module, and of the reference, as `diagnose`
+        does.
 
     Returns
     -------
@@ -205,7 +205,7 @@ def which_norm(
     deadline = Deadline.asked(max_seconds)
     module = as_module(module)
     if norms is None:
-        norms = DEFAULT_NORMS
+        norms = ("l2", "linf", "spectral")
     asked = one_or_several(norms)
     geometries = {norm.name: norm for norm in map(as_parameter_norm, asked)}
     if not asked or len(geometries) < len(asked):
@@ -214,6 +214,7 @@ def which_norm(
     own = ""
     if optimizer is not None:
         own = limit.norm.name
+        # A norm that was asked for by this name is the same one: the row is not there twice.
         geometries.setdefault(own, limit.norm)
     references = _as_references(reference)
     with one_thread_if_small(module, inputs), evaluating(module) as (module, modes):
@@ -234,6 +235,8 @@ def which_norm(
             degree=subject.degree,
         )
         conclusion = table.conclude()
+        # What is said of the leading part depends on the norm: that which is named, or else the
+        # first.
         about = geometries[conclusion.best or table.rows[0].norm]
         findings = (
             conclusion.why,
@@ -276,6 +279,7 @@ def _with_state_of(reference: Reference, module: nn.Module) -> nn.Module:
 
 def _reference(margins: Margins, subject: Subject) -> Subject:
     """Check that a reference can be measured as the module is."""
+    # With the module's own parameters and degree: other ones would make another norm.
     found = Subject.of(
         margins, subject.gradients.shapes, subject.degree, leading=subject.whole is not None
     )
@@ -283,10 +287,10 @@ def _reference(margins: Margins, subject: Subject) -> Subject:
         return found
     where = ""
     if found.itself.min_margin > 0:
-        where = " in its leading part"
+        where = " in its leading-order part"
     raise SeparationError(
-        f"the reference has samples on the wrong side{where} (smallest margin "
-        f"{found.min_margin:.3g}), so it has no gap: pass a later state of its training"
+        f"the reference misclassifies samples{where} (smallest margin "
+        f"{found.min_margin:.3g}), so it has no KKT gap: pass a later state of its training"
     )
 
 
@@ -306,6 +310,7 @@ def _rows(
         gaps = list[GapBounds]()
         margins = list[float]()
         for subject in subjects:
+            # Time that one search leaves is shared by those after it.
             gaps.append(_gap_bounds(subject, norm, deadline.sooner(1.0 / left)))
             margins.append(subject.normalised_margin(norm))
             left -= 1

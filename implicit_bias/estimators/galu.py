@@ -130,7 +130,10 @@ class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
 
 
 class GaLUClassifier(_GaLU, base.BinaryClassifier):
-    """Classes by `GaLURegressor`'s least squares, on targets -1 and +1.
+    r"""Classes by `GaLURegressor`'s least squares, on targets -1 and +1.
+
+    .. math:: \min_w \; \sum_n (y_n - f(x_n))^2, \qquad
+        f(x) = \sum_h z_h(x) \langle w_h, (x, 1) \rangle
 
     Two classes have one predictor, more have one each, and the largest decides.
 

@@ -71,6 +71,8 @@ class InfiniteWidthSVC(BinaryClassifier):
     rank 5 while the support vectors are few. Beyond, the bounds hold, but a gap stays, and `fit`
     warns.
 
+    Chizat and Bach (2020) for the implicit bias.
+
     Examples
     --------
     >>> from implicit_bias import InfiniteWidthSVC

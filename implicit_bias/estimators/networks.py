@@ -299,7 +299,12 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
 
 @dataclass(eq=False, repr=False)
 class GLNClassifier(NetworkClassifier):
-    """A gated linear network, trained by gradient descent or unit by unit.
+    r"""A gated linear network, trained by gradient descent or unit by unit.
+
+    .. math:: f(x) = \sum_h w_h \langle W_{h, c_h(x)}, x \rangle
+
+    with one hidden layer, where c_h(x) is the context of x at unit h: the side of each of its
+    hyperplanes.
 
     Parameters
     ----------
@@ -355,7 +360,11 @@ class GLNClassifier(NetworkClassifier):
 
 @dataclass(eq=False, repr=False)
 class ReLUClassifier(NetworkClassifier):
-    """A ReLU network without bias units, trained by gradient descent.
+    r"""A ReLU network without bias units, trained by gradient descent.
+
+    .. math:: f(x) = \sum_h w_h \max(0, \langle W_h, x \rangle)
+
+    with one hidden layer.
 
     For SVM-LC with the gates of an earlier step pass ``gates=classifier.checkpoints_[step]`` to
     `GatedReLUSVC`.
@@ -368,6 +377,10 @@ class ReLUClassifier(NetworkClassifier):
         See `TrainingConfig`.
     shared, checkpoints, dtype, device, random_state
         See `NetworkClassifier`.
+
+    Notes
+    -----
+    Lippl, Abbott, Chung (2022), section 5.
 
     Examples
     --------

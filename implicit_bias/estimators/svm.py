@@ -298,6 +298,11 @@ class MaxMarginSVC(MarginSVC):
     C, solver, tol, device, on_failure, soft_C, class_weight
         See `MarginSVC`.
 
+    Notes
+    -----
+    Soudry et al. (2018) for gradient descent; Gunasekar et al. (2018) for steepest descent in
+    any norm.
+
     Examples
     --------
     >>> import numpy as np
@@ -344,6 +349,10 @@ class GatedSVC(MarginSVC):
         for small problems.
     C, solver, tol, device, on_failure, soft_C, fit_intercept, class_weight
         See `MarginSVC`.
+
+    Notes
+    -----
+    Lippl, Abbott, Chung (2022), section 3.
 
     Examples
     --------
@@ -403,6 +412,10 @@ class GLNSVC(MarginSVC):
     contexts : HyperplaneContexts, optional
         Contexts to use instead of drawing any; the parameters that would shape them are then
         ignored.
+
+    Notes
+    -----
+    Lippl, Abbott, Chung (2022), sections 3 and 4.
 
     Examples
     --------
@@ -471,6 +484,10 @@ class GatedReLUSVC(MarginSVC):
     threshold : {"median", "random", "zero"} or array of shape (H,)
         Thresholds of random gates.
 
+    Notes
+    -----
+    Lippl, Abbott, Chung (2022), section 5.2 has SVM-RC and SVM-LC.
+
     Examples
     --------
     >>> from implicit_bias import GatedReLUSVC
@@ -530,6 +547,8 @@ class HiddenLayerSVC(MarginSVC):
     -----
     ``coef_`` has shape (1, H): one weight per hidden unit. The published SVM-HL has no intercept:
     pass ``fit_intercept=False``.
+
+    Lippl, Abbott, Chung (2022), section 5.2.
 
     Examples
     --------

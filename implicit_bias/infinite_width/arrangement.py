@@ -53,10 +53,8 @@ from scipy.spatial import cKDTree
 
 from implicit_bias.base.validation import Array
 
-# Unit normals this close are the same hyperplane: they differ by rounding. What merging changes is
-# measured and goes into the slack, so this is no tolerance of a bound.
-SAME_LINE = 2e-15
-# The same inside a hyperplane, where normals are projections and rounding weighs more.
+# Unit normals this close are the same hyperplane, inside of another one: there normals are
+# projections, in which rounding weighs more.
 SAME_RESTRICTED_LINE = 1e-10
 # Values up to this fraction of the size below the best are evaluated again: one may be the best.
 NEARLY_BEST = 1e-9
@@ -86,8 +84,12 @@ class Lines:
     deviation: float
 
     @classmethod
-    def of(cls, vectors: Array, tolerance: float = SAME_LINE, zero: float = 0.0) -> Lines:
-        """Group vectors (N, r); those of length up to ``zero`` count as 0."""
+    def of(cls, vectors: Array, tolerance: float = 2e-15, zero: float = 0.0) -> Lines:
+        """Group vectors (N, r); those of length up to ``zero`` count as 0.
+
+        Unit normals within ``tolerance`` are the same hyperplane: they differ by rounding. What
+        merging changes is measured and goes into the slack, so this is no tolerance of a bound.
+        """
         sizes = np.linalg.norm(vectors, axis=1)
         line = np.full(len(vectors), -1, dtype=np.int64)
         lengths = np.zeros(len(vectors))

@@ -163,7 +163,12 @@ def max_margin(
     random_state: int | np.random.Generator = 0,
     classes: int | None = None,
 ) -> InfiniteWidthSolution:
-    """Find the infinitely wide two-layer network of the maximum margin per variation norm.
+    r"""Find the infinitely wide two-layer network of the maximum margin per variation norm.
+
+    .. math:: \min_{a, w} \; \sum_j |a_j| \quad \text{subject to} \quad
+        y_n \sum_j a_j \phi(\langle w_j, x_n \rangle) \ge 1 \text{ for all } n, \quad \|w_j\| = 1
+
+    over all numbers of units.
 
     Parameters
     ----------
@@ -200,6 +205,11 @@ def max_margin(
     ValueError, TypeError
         As in `InfiniteWidthProblem`; a tolerance that is not positive, no round, ``start`` of
         another number of columns than X.
+
+    Notes
+    -----
+    Chizat and Bach (2020) for the limit of gradient flow on both layers. The oracle and the
+    certificate are not in the paper.
 
     Examples
     --------

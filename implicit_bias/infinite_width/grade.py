@@ -32,7 +32,7 @@ class NetworkGrade:
     min_margin : float
         Smallest y_n f(x_n).
     norm : float
-        path_norm / min_margin: the norm of the network scaled to margin 1; inf where it errs.
+        path_norm / min_margin: the norm of the network scaled to unit margin; inf where it errs.
     share : tuple of two floats
         Certified bounds on its margin per path norm over the largest possible one.
     refit_norm : float

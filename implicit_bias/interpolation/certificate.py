@@ -56,8 +56,6 @@ from implicit_bias.norms.norm import ConjugatedNorm
 
 # V is evaluated with more digits where rounding may cost more than this fraction of the bound.
 REFINE = 1e-10
-# Bits of multipliers on a grid, beyond those of a sum of so many.
-GRID_BITS = 52
 
 
 def lower_bound(problem: InterpolationProblem, alpha: Array, slack: float = 0.0) -> float:
@@ -96,18 +94,18 @@ def lower_bound(problem: InterpolationProblem, alpha: Array, slack: float = 0.0)
         return LARGEST
 
 
-def summing_to_0(alpha: Array) -> Array:
+def summing_to_0(alpha: Array, bits_of_sum: int = 52) -> Array:
     """Return multipliers (N, K) near those given whose sum over the samples is exactly 0.
 
-    They are integers times a power of two, of so few bits that all sums are exact. The largest one
-    of each output takes what the others leave.
+    They are integers times a power of two, of so few bits that all sums have ``bits_of_sum`` at
+    most, and are exact. The largest one of each output takes what the others leave.
     """
     found = np.zeros_like(alpha)
     for k, column in enumerate(alpha.T):
         largest = float(np.abs(column).max())
         if largest == 0:
             continue
-        bits = GRID_BITS - math.ceil(math.log2(len(column) + 1))
+        bits = bits_of_sum - math.ceil(math.log2(len(column) + 1))
         exponent = math.frexp(largest)[1] - bits
         whole = [round(value) for value in np.ldexp(column, -exponent).tolist()]
         place = int(np.abs(column).argmax())

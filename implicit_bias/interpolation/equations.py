@@ -39,15 +39,6 @@ from implicit_bias.interpolation.problem import InterpolationProblem
 from implicit_bias.problem.constraints import Integers
 from implicit_bias.problem.gating import dense
 
-# Diagonal entries of the factor below this share of the first one are rounding.
-DEPENDENT = 1e-13
-# Coefficients of a combination below this share of the largest one count as 0.
-ABSENT = 1e-9
-# Rows in a combination that is checked in integers.
-MOST_ROWS = 50
-# Integers of all combinations that are checked: seconds.
-MOST_INTEGERS = 2_000_000
-
 
 @dataclass(frozen=True, eq=False)
 class Inconsistency:
@@ -161,8 +152,29 @@ class Equations:
     inconsistency: Inconsistency | None
 
 
-def sort_equations(problem: InterpolationProblem) -> Equations:
-    """Find independent equations, and what the others are."""
+def sort_equations(
+    problem: InterpolationProblem,
+    *,
+    dependent: float = 1e-13,
+    absent: float = 1e-9,
+    most_rows: int = 50,
+    most_integers: int = 2_000_000,
+) -> Equations:
+    """Find independent equations, and what the others are.
+
+    Parameters
+    ----------
+    problem : InterpolationProblem
+        The problem.
+    dependent : float
+        Diagonal entries of the factor below this fraction of the first one are rounding.
+    absent : float
+        Coefficients of a combination below this fraction of the largest one count as 0.
+    most_rows : int
+        Rows of a combination that is checked in integers, at most.
+    most_integers : int
+        Integers in all combinations that are checked, at most: so many take seconds.
+    """
     matrix = problem.matrix
     norms = np.linalg.norm(matrix, axis=1)
     exponents = np.where(norms > 0, np.frexp(norms)[1], 0).astype(np.int64)
@@ -172,7 +184,7 @@ def sort_equations(problem: InterpolationProblem) -> Equations:
     R, pivots = scipy.linalg.qr(rows.T, mode="r", pivoting=True, check_finite=False)
     R = R[: min(R.shape)]
     diagonal = np.abs(np.diag(R))
-    rank = int(np.count_nonzero(diagonal > DEPENDENT * max(diagonal[0], 1e-300)))
+    rank = int(np.count_nonzero(diagonal > dependent * max(diagonal[0], 1e-300)))
     independent = pivots[:rank].astype(np.int64)
     others = pivots[rank:].astype(np.int64)
     # (rank, J)
@@ -185,10 +197,10 @@ def sort_equations(problem: InterpolationProblem) -> Equations:
     n_integers = 0
     for j, c in zip(others, combinations.T, strict=True):
         size = np.abs(c)
-        few = independent[size > ABSENT * size.max(initial=0.0)]
+        few = independent[size > absent * size.max(initial=0.0)]
         samples = np.append(few, j)
         n_integers += len(samples) * matrix.shape[1]
-        if len(few) > MOST_ROWS or n_integers > MOST_INTEGERS:
+        if len(few) > most_rows or n_integers > most_integers:
             undecided.append(j)
             continue
         x = _null_vector(problem, samples)

@@ -83,13 +83,13 @@ class InteriorPoint:
     max_iterations : int
         Limit on its steps; 10 to 25 are usual.
     boundary_share : float
-        Share of the way to the boundary that a step may go.
+        Fraction of the way to the boundary that a step may go.
     short : float
         A shorter step than this is compared with one that centres first.
     patience : int
         Steps without a smaller gap after which rounding is held to decide.
     floor : float
-        mu need not fall below this share of what the tolerance asks for.
+        mu need not fall below this fraction of what the tolerance asks for.
     """
 
     max_iterations: int = 100

@@ -44,9 +44,7 @@ from implicit_bias.norms.named import name_of
 from implicit_bias.problem import decision
 from implicit_bias.problem.gating import GateMatrix, Gating
 
-# A method aims at this share of the gap that is asked for: the certificate adds roundings.
-AIM = 1e-3
-# Residuals above this share of the values are no rounding.
+# Residuals above this fraction of the values are no rounding.
 ROUNDING = 1e-11
 
 
@@ -80,7 +78,11 @@ class InterpolationStatus(WordedStatus):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Interpolant:
-    """Coefficients of minimum norm that interpolate, with certified bounds on that norm.
+    r"""Coefficients of minimum norm that interpolate, with certified bounds on that norm.
+
+    .. math:: \min_{\zeta, b} \; \Omega(\zeta) \quad \text{subject to}
+        \quad f(x_n) + b = y_n \text{ for all } n, \qquad
+        \frac{\sum_n \alpha_n y_n}{\Omega_*(V(\alpha))} \le \text{optimum} \le \Omega(\zeta)
 
     Attributes
     ----------
@@ -346,8 +348,13 @@ class _Found:
     inconsistency: Inconsistency | None = None
 
 
-def _interpolate(problem: InterpolationProblem, tol: float, deadline: Deadline) -> _Found:
-    """Solve the problem, and certify what was found."""
+def _interpolate(
+    problem: InterpolationProblem, tol: float, deadline: Deadline, aim: float = 1e-3
+) -> _Found:
+    """Solve the problem, and certify what was found.
+
+    The method is asked for ``aim`` times the gap, because the certificate adds roundings.
+    """
     nothing = _Solved.nothing(problem)
 
     # --- Values that the coefficients 0 interpolate ----------------------------------------------
@@ -390,7 +397,7 @@ def _interpolate(problem: InterpolationProblem, tol: float, deadline: Deadline) 
         )
 
     # --- Coefficients, and bounds on the smallest norm -------------------------------------------
-    solved = _solve(problem, equations, AIM * tol, deadline)
+    solved = _solve(problem, equations, aim * tol, deadline)
     rest = residuals(problem, solved.coef, solved.offsets)
     residual = float(rest.magnitude.max())
     upper = math.inf

@@ -69,9 +69,6 @@ from implicit_bias.norms import (
 from implicit_bias.norms.norm import ConjugatedNorm, Shape
 from implicit_bias.problem.constraints import Integers
 
-# Rows of a swapped system at most: with more, one step takes longer than all of Clarabel.
-MOST_SWAPPED_ROWS = 3000
-
 
 def solve_system(system: LinearSystem) -> Point:
     """Solve by the method of the norm; see the module's head.
@@ -228,14 +225,14 @@ def groups_of_zeros(system: LinearSystem) -> Integers | None:
     return None
 
 
-def swapped_system(system: LinearSystem) -> LinearSystem | None:
-    """Return the dual as another system, in V and the dual norm; None where it is too large.
+def swapped_system(system: LinearSystem, most_rows: int = 3000) -> LinearSystem | None:
+    """Return the dual as another system, in V and the dual norm; see the module's head.
 
-    See the module's head.
+    None where it has more than ``most_rows``, so that a step takes longer than all of Clarabel.
     """
     K, F = system.flat
     n = len(system.A)
-    if not isinstance(system.norm, ConjugatedNorm) or K * (F - n) + 1 > MOST_SWAPPED_ROWS:
+    if not isinstance(system.norm, ConjugatedNorm) or K * (F - n) + 1 > most_rows:
         return None
     complement = scipy.linalg.qr(system.A.T)[0][:, n:].T  # (F - n, F)
     zeta = system.dual_vectors(system.Y).reshape(-1)

@@ -40,9 +40,6 @@ from implicit_bias.problem import SMALLEST_NORM, Features
 from implicit_bias.problem.gating import GateMatrix, Gating, dense
 from implicit_bias.problem.margin_problem import as_gates
 
-# More numbers than these (1 GiB) are not written out as features.
-MOST_NUMBERS = 2**27
-
 
 @dataclass(frozen=True, eq=False)
 class InterpolationProblem:
@@ -113,8 +110,13 @@ def interpolation_problem(
     gates: Gating | GateMatrix | ArrayLike | None,
     groups: ArrayLike | None,
     intercept: bool,
+    *,
+    most_numbers: int = 2**27,
 ) -> InterpolationProblem:
-    """Check what a caller gives, see `min_norm`, and build the problem."""
+    """Check what a caller gives, see `min_norm`, and build the problem.
+
+    Features of more than ``most_numbers`` (1 GiB) are refused: the methods write them out.
+    """
     inputs = validation.owned(validation.as_finite(X, "X", 2), X)
     if 0 in inputs.shape:
         raise ValueError(f"X has no samples or no features: shape {inputs.shape}")
@@ -147,7 +149,7 @@ def interpolation_problem(
         validation.check_shape(whole_norm.groups, "groups", matrix.shape[1:], meaning)
     features = Features(inputs, matrix, np.zeros(matrix.shape[1], dtype=np.int64))
     n_numbers = len(inputs) * matrix.shape[1] * inputs.shape[1]
-    if n_numbers > MOST_NUMBERS:
+    if n_numbers > most_numbers:
         raise MemoryError(
             f"the features of {len(inputs)} samples are {n_numbers / 2**27:.1f} GiB: interpolate "
             "fewer samples, or with fewer gates"

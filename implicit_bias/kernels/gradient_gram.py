@@ -212,7 +212,10 @@ def finite_gram(
     train_readouts: bool = False,
     device: str = "cpu",
 ) -> Array:
-    """Compute G of a finite network: its empirical neural tangent kernel, first layer.
+    r"""Compute G of a finite network: its empirical neural tangent kernel, first layer.
+
+    .. math:: G_{ij} = \langle x_i, x_j \rangle \, \frac{1}{m} \sum_k a_k^2 \,
+        \varphi'(\langle w_k, x_i \rangle) \, \varphi'(\langle w_k, x_j \rangle)
 
     Parameters
     ----------
@@ -244,6 +247,10 @@ def finite_gram(
     ValueError
         No units; weights of another number of features; readouts or biases of another number of
         units; or an unknown device.
+
+    Notes
+    -----
+    Panigrahi, Shetty, Goyal (2020), equation 2.
 
     Examples
     --------
@@ -332,7 +339,11 @@ def infinite_gram(
     train_readouts: bool = False,
     hidden_layers: int = 1,
 ) -> Array:
-    """Compute the limit of `finite_gram` at infinite width: the neural tangent kernel.
+    r"""Compute the limit of `finite_gram` at infinite width: the neural tangent kernel.
+
+    .. math:: G_{ij} = \langle x_i, x_j \rangle \; \mathrm{E}\bigl[a^2\bigr] \;
+        \mathrm{E}_{w \sim N(0, I)}
+        \bigl[\varphi'(\langle w, x_i \rangle) \, \varphi'(\langle w, x_j \rangle)\bigr]
 
     With more hidden layers, G is that of the gradients in the weights of the last one, whose inputs
     are the outputs of the one before. Each of those is shifted and scaled to mean 0 and variance
@@ -362,6 +373,11 @@ def infinite_gram(
     ------
     ValueError
         Rows that are not of length 1, no hidden layer, or a phi that the quadrature refuses.
+
+    Notes
+    -----
+    Panigrahi, Shetty, Goyal (2020), section 3; theorem 3.1 is that of Du et al. (2019) for
+    ReLU.
 
     Examples
     --------

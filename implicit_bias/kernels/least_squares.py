@@ -83,7 +83,10 @@ class LeastSquares:
 def least_squares(
     X: ArrayLike, gates: GateMatrix | ArrayLike, y: ArrayLike, *, ridge: float = 0.0
 ) -> LeastSquares:
-    """Fit targets by the coefficients of smallest norm among those of smallest squared error.
+    r"""Fit targets by the coefficients of smallest norm among those of smallest squared error.
+
+    .. math:: \min_W \; \sum_n (y_n - f(x_n))^2 + \text{ridge} \, \|W\|^2, \qquad
+        f(x) = \sum_h z_h(x) \langle w_h, x \rangle
 
     Parameters
     ----------
@@ -106,6 +109,10 @@ def least_squares(
     ------
     ValueError
         NaN, nothing in an array, numbers of rows that differ, or a negative ridge.
+
+    Notes
+    -----
+    Fiat, Malach, Shalev-Shwartz (2019): random gates that are not trained.
 
     Examples
     --------

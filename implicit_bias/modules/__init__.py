@@ -12,7 +12,7 @@ forward_watch.py       the functions of torch that a forward pass calls, and whe
 homogeneity_causes.py  the part of a module that breaks homogeneity, and a cure
 homogeneity.py         the degree of a module, or an error that names what breaks it
 leading.py             the part that leads where parameters are large
-tangent_program.py     the tangent program, and the bounds that multipliers prove
+tangent_program.py     the tangent problem, and the bounds that multipliers prove
 multipliers.py         the best multipliers in a norm, by `solve` on working sets
 level_method.py        the same for norms that no solver takes
 kinks.py               the KKT gap with the gradients on all sides of kinks

@@ -177,7 +177,7 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...], tolerance: floa
     inputs : tuple of Tensor
         Its arguments, as `as_inputs` makes them; the first `PROBES` samples are looked at.
     tolerance : float
-        Outputs may differ by this share of the largest from those of another batch, by rounding.
+        Outputs may differ by this fraction of the largest from those of another batch, by rounding.
 
     Returns
     -------

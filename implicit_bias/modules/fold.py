@@ -7,7 +7,7 @@ In evaluation a layer W x + b and the batch normalisation behind it are one affi
 
 Batch normalisation makes the weights before it invariant to their scale, so a module that has it is
 not homogeneous in them. The folded one is a network of layers alone: what gradient descent would
-find from there on is a margin problem (of the leading part, as b' is not 0).
+find from there on is a margin problem (of the leading-order part, as b' is not 0).
 
 Trained on all samples in one batch, mean and variance are those of the data, and functions of the
 parameters: f(x; theta, mean(theta), var(theta)). But for eps this is invariant to the scale of W,
@@ -16,10 +16,10 @@ module of it. W has degree 0 in it, so that theorems on KKT points of homogeneou
 cover its limit; for a linear predictor behind batch normalisation Cao et al. (2023) show that
 gradient descent converges to equal margins.
 
-Source: Ioffe and Szegedy (2015), section 3.1, for the map of a trained network; Arora, Li and Lyu
-(2019), "Theoretical analysis of auto rate-tuning by batch normalization", for the invariance; Cao,
-Zou, Li and Gu (2023), "The implicit bias of batch normalization in linear models and two-layer
-linear convolutional neural networks".
+Sources: Ioffe and Szegedy (2015), section 3.1, for the map of a trained network. For the
+invariance, Arora, Li and Lyu (2019), "Theoretical analysis of auto rate-tuning by batch
+normalization". For the implicit bias, Cao, Zou, Li and Gu (2023), "The implicit bias of batch
+normalization in linear models and two-layer linear convolutional neural networks".
 """
 
 from __future__ import annotations
@@ -124,11 +124,14 @@ def _layers_before(module: nn.Module) -> dict[str, tuple[str, Layer]]:
         name = str(node.target)
         if node.op != "call_module" or not isinstance(module.get_submodule(name), BatchNorm):
             continue
+        # In the traced graph the layer in front is the call whose result is the argument.
         before = node.args[0]
         if not isinstance(before, fx.Node) or before.op != "call_module":
             continue
         name_before = str(before.target)
         layer = module.get_submodule(name_before)
+        # Folding changes the layer's output everywhere. So nothing but this normalisation may see
+        # it: the layer is called once, and its output has one user.
         called_once = calls[name] == 1 and calls[name_before] == 1
         if isinstance(layer, Layer) and called_once and len(before.users) == 1:
             found[name] = (name_before, layer)
@@ -170,7 +173,7 @@ def full_batch(
     module : nn.Module
         With batch normalisation; it is not changed.
     inputs : Tensor, array_like, tuple of them, or a DataLoader
-        All samples that it is trained on, (N, ...); of a loader its labels are left out.
+        All training samples (N, ...); the labels of a loader are left out.
 
     Returns
     -------
@@ -270,7 +273,7 @@ class _Statistics:
 class _FullBatchNorm(nn.Module):
     """A batch normalisation of given statistics, with the parameters and buffers of another one."""
 
-    # A channel whose deviation is below this share of its size is constant, but for rounding.
+    # A channel whose deviation is below this fraction of its size is constant, but for rounding.
     CONSTANT = 1e-12
 
     def __init__(self, norm: _BatchNorm, statistics: _Statistics) -> None:
@@ -290,6 +293,9 @@ class _FullBatchNorm(nn.Module):
             if shared.measuring:
                 shared.measured.append((mean, inverse))
         else:
+            # The passes of the data and of the samples call the normalisations in the same order,
+            # so the place in the list says which statistics are this call's: a normalisation that
+            # is called twice has two.
             mean, inverse = shared.measured[shared.used]
             shared.used += 1
         normalised = (x - mean.reshape(shape)) * inverse.reshape(shape)
@@ -306,6 +312,8 @@ class _FullBatchNorm(nn.Module):
         axes = (0, *range(2, x.ndim))
         mean = x.mean(axes)
         variance = x.var(axes, correction=0)
+        # Of a channel that is constant, rounding leaves a variance of about eps^2 times its square,
+        # and its inverse root would blow that noise up to size 1.
         least = (self.CONSTANT**2) * x.detach().square().mean(axes)
         is_constant = variance <= least
         # 1 where it is constant, so that its gradient is 0 and not NaN.

@@ -142,7 +142,8 @@ def measured_degree(
     # --- the margins (1)
     margins = gradients.margins(theta)
     scaled = [gradients.margins(scale * theta) for scale in scales]
-    # Squares of the margins may under- or overflow, squares of their shares of the largest do not.
+    # Squares of the margins may under- or overflow, squares of their fractions of the largest do
+    # not.
     largest = np.abs(margins).max()
     size = np.linalg.norm(margins / largest)
     degrees = list[float]()

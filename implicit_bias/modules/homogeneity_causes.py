@@ -38,7 +38,7 @@ class Cause(NamedTuple):
     words : str
         The part that breaks it, and a cure.
     leads : bool
-        Whether its leading part may help.
+        Whether its leading-order part may help.
     """
 
     words: str
@@ -53,7 +53,7 @@ def cause_of(gradients: Margins, far: float = 2.0**40) -> Cause:
     gradients : Margins
         Its margins.
     far : float
-        Scale of the parameters at which the module is nearly its leading part, if it has one.
+        Scale of the parameters at which the module is nearly its leading-order part, if it has one.
     """
     # A parameter that is 0 now (a bias before training) hides the term that it adds: it is drawn.
     theta = gradients.theta
@@ -65,7 +65,7 @@ def cause_of(gradients: Margins, far: float = 2.0**40) -> Cause:
     if called:
         first = next(iter(called))
         what, cure = TRAPS[first]
-        # A module with functions that tend to degree 0 has no leading part that helps.
+        # A module with functions that tend to degree 0 has no leading-order part that helps.
         leads = OF_DEGREE_0.isdisjoint(called)
         return Cause(f"{what}: {first} in {listed(called[first])}: {cure}", leads)
 

@@ -13,7 +13,7 @@ So gradients at points within a radius count, too, as in Goldstein's subdifferen
     theta_0 = theta,   |theta_k - theta| <= radius |theta|  entry by entry,
     r_kn = L q_n(theta) / <grad q_n(theta_k), theta>,
 
-which is the tangent program of `multipliers` with m + 1 rows a pair. The factors r, near 1, let
+which is the tangent problem of `multipliers` with m + 1 rows a pair. The factors r, near 1, let
 Euler's identity hold at theta, so that the gap is 0 where v is parallel to theta and only samples
 of the smallest margin have multipliers. A gap below epsilon makes theta an approximate KKT point:
 to epsilon, by gradients at points within the radius (Dutta et al. 2013). The points are drawn, so
@@ -131,15 +131,15 @@ class KinkSearch:
     slack : float
         A sample takes part if J w of one of its pairs is below this times L for the best w.
     smallest_weight : float
-        A sample takes part, too, if a multiplier of it is above this share of the largest one.
+        A sample takes part, too, if a multiplier of it is above this fraction of the largest one.
     known : float
         The bounds on the gap may differ by this, or by a tenth of the gap if that is less: the
         points are random, so that more digits would say nothing.
     seconds : float
         Limit on the time of the search.
     share_of_drawing : float
-        Share of the time before a deadline in which points are drawn. It is small, as each step of
-        the search evaluates gradients at all points.
+        Fraction of the time before a deadline in which points are drawn. It is small, as each step
+        of the search evaluates gradients at all points.
     most_parameters : int
         There is no search for modules of more parameters: it would keep too large rows.
     """
@@ -173,7 +173,7 @@ class KinkSearch:
         if not bends:
             return best.gap
 
-        # --- the tangent program with a row a pair and point, from the multipliers at theta
+        # --- the tangent problem with a row a pair and point, from the multipliers at theta
         pieces = Pieces(tangent.gradients, points, np.stack(factors))
         margins = np.tile(tangent.margins, len(points))
         weights = np.append(near.weights, np.zeros(len(margins) - len(near.weights)))

@@ -1,12 +1,12 @@
-r"""The leading part of a module that is homogeneous only in the limit of large parameters.
+r"""The leading-order part of a module that is homogeneous only in the limit of large parameters.
 
     f_L(theta) = lim f(c theta) / c^L   for c to infinity,   theta the trained parameters alone
 
 Residual blocks, low-rank updates (W_0 + B A) x of frozen weights, biases above the first layer, and
 gates such as GELU have one. If f(c theta) / c^L and its gradient converge, gradient descent
-goes in direction to KKT points of the leading part's margin problem, in l2. So the module at a
-large c stands for its leading part: c is a power of two, which scales without rounding, and the
-first at which values and gradients at c / 2, c and 2 c agree.
+converges in direction to KKT points of the leading-order part's margin problem, in l2. So the
+module at a large c stands for its leading-order part: c is a power of two, which scales without
+rounding, and the first at which values and gradients at c / 2, c and 2 c agree.
 
 A limit of values alone is not enough. A softmax of trained scores tends to a hard maximum, and a
 sigmoid gate to a step: these jump where the parameters vary, so no gradient leads to
@@ -37,7 +37,7 @@ from implicit_bias.modules.partial_degrees import HOMOGENEITY_TOLERANCE, directi
 
 @dataclass(frozen=True, kw_only=True)
 class LimitSearch:
-    """Looks for the scale at which a module stands for its leading part.
+    """Looks for the scale at which a module stands for its leading-order part.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class LimitSearch:
 
 
 def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margins, float]:
-    """Find the leading part f_L of a module, and its degree L.
+    """Find the leading-order part f_L of a module, and its degree L.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margi
     Returns
     -------
     Margins
-        The margins of the leading part; all 0 where it vanishes at theta, as that of (W_0 + B A) x
-        does at B = 0.
+        The margins of the leading-order part. They are all 0 where it vanishes at theta: that of
+        (W_0 + B A) x does at B = 0.
     float
         L: the larger one of the degrees at theta and at random parameters. At theta a term may
         vanish; at random parameters none does.
@@ -120,15 +120,15 @@ def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margi
     scaled = np.abs(gradients.at_scale(c, degree).margins(gradients.theta))
     if scaled.max() > search.agreement * values.max():
         raise homogeneity.HomogeneityError(_without_limit(gradients))
-    # The leading part is 0 here, and so is f(c theta) / c^infinity.
+    # The leading-order part is 0 here, and so is f(c theta) / c^infinity.
     return gradients.at_scale(c, math.inf), degree
 
 
 def margins_in_the_limit(leading: Margins) -> Array:
-    """Margins (n,) of a leading part at its parameters; 0 where the module's have a lower degree.
+    """Margins (n,) of a leading-order part, which are 0 where the module's have a lower degree.
 
-    For a sample at which all terms of degree L are 0 (all units are off, beside a shortcut) a term
-    of a lower degree is left at any finite c, over c^L. It is known by its changing with c.
+    All terms of degree L may be 0 for a sample, as where all units beside a shortcut are off. Then
+    a term of a lower degree, divided by c^L, is left at any finite c. It changes with c.
     """
     margins = leading.margins(leading.theta)
     scale, degree = leading.scaled
@@ -143,7 +143,7 @@ def _without_limit(gradients: Margins) -> str:
     return (
         f"{_known_functions(gradients)}the outputs of the module at c theta, over a power of c, "
         f"tend to no limit, or their gradients do not, so there is no "
-        "leading part: leave out what does not scale, or freeze its parameters "
+        "leading-order part: leave out what does not scale, or freeze its parameters "
         "(requires_grad_(False))"
     )
 
@@ -193,11 +193,11 @@ class JumpSearch:
     intervals : int
         Parts into which an interval is cut, a power of two.
     shortest : float
-        Length of the last interval, as a share of the way.
+        Length of the last interval, as a fraction of the way.
     jump : float
-        Share of the largest change that has to be left over the shortest interval.
+        Fraction of the largest change that has to be left over the shortest interval.
     smallest_change : float
-        Changes below this share of the outputs do not count.
+        Changes below this fraction of the outputs do not count.
     samples : int
         Samples whose outputs are looked at.
     """

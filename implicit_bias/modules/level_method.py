@@ -1,4 +1,4 @@
-r"""A level method for tangent programs of many gradients, or in a norm that no solver takes.
+r"""A level method for tangent problems of many gradients, or in a norm that no solver takes.
 
 On the simplex of multipliers, phi(lambda) = ||J' lambda||_* is to be least: L / phi is the lower
 bound (`tangent_program`). Each evaluation, a backward pass and one through it, gives a direction
@@ -12,10 +12,10 @@ level between the bounds,
     (2)   lambda ~ centre * exp(-sum_t mu_t J w_t),   mu >= 0 maximising a smooth concave function
                                                       of T numbers.
 
-For shares mu_t of sum 1, w = sum_t mu_t w_t has norm 1 at most, so min(J w) is a lower bound on phi
-and, where it is positive, L w / min(J w) is feasible in the tangent program: an upper bound. Each
-step has such shares, the mu of (2). The shares that give the highest bound are the solution of a
-linear program, which takes longer, and is solved now and then.
+For fractions mu_t of sum 1, w = sum_t mu_t w_t has norm 1 at most, so min(J w) is a lower bound on
+phi and, where it is positive, L w / min(J w) is feasible in the tangent problem: an upper bound.
+Each step has such fractions, the mu of (2). The fractions that give the highest bound are the
+solution of a linear program, which takes longer, and is solved now and then.
 
 Source: Ben-Tal and Nemirovski (2005), "Non-Euclidean restricted memory level method for large-scale
 convex optimization".
@@ -46,7 +46,7 @@ class LevelMethod:
     Parameters
     ----------
     level : float
-        The level is at this share of the way from the lower to the upper bound on phi.
+        The level is at this fraction of the way from the lower to the upper bound on phi.
     most_cuts : int
         Most cuts that are kept.
     cut_entries : int
@@ -57,12 +57,12 @@ class LevelMethod:
         Steps at most.
     all_pairs : float
         The step (2) leaves a weight of 0 as it is. So the centre is the best multipliers and some
-        weight of all pairs, together this share of theirs, which is halved after each better
+        weight of all pairs, together this fraction of theirs, which is halved after each better
         lambda.
     temperature : float
         The weight of all pairs is in proportion to the loss's weights at this temperature.
     smallest_weight : float
-        Pairs of a smaller share of the largest weight are left out of the arithmetic of a step.
+        Pairs of a smaller fraction of the largest weight are left out of the arithmetic of a step.
     largest_mu : float
         Bound on mu times the level, in (2).
     projection_steps : int
@@ -91,7 +91,7 @@ class LevelMethod:
         Parameters
         ----------
         starts : sequence of Multipliers
-            Of one program, at least one.
+            For one tangent problem; at least one.
         enough : callable
             Whether the bounds are near enough to each other.
         deadline : Deadline
@@ -132,7 +132,7 @@ class LevelMethod:
             level = lower + self.level * (upper - lower)
             weights, cuts = self._project(cuts, centre, level)
 
-            # --- a direction, by the shares of (2) and now and then by the best ones
+            # --- a direction, by the fractions of (2) and now and then by the best ones
             candidates = [cuts.mu / (cuts.mu.sum() or 1.0)]
             if step % self.linear_every == 0:
                 candidates.append(self._best_shares(cuts, centre))
@@ -171,14 +171,14 @@ class LevelMethod:
         )
 
     def _best_shares(self, cuts: _Cuts, centre: Array) -> Array:
-        """Return the shares (T,) of the cuts that give the highest bound, by a linear program.
+        """Return the fractions (T,) of the cuts that give the highest bound, by a linear program.
 
-        It has the pairs of positive weight at the centre alone. That makes the shares less good,
+        It has the pairs of positive weight at the centre alone. That makes the fractions less good,
         not the bound wrong, which the caller computes over all pairs.
         """
         slopes = cuts.slopes[:, centre > self.smallest_weight * centre.max()]
         count, width = slopes.shape
-        # min t s.t. <J w_t, lambda> <= t, sum(lambda) = 1: the shares are the multipliers.
+        # min t s.t. <J w_t, lambda> <= t, sum(lambda) = 1: the fractions are the multipliers.
         found = linprog(
             np.append(np.zeros(width), 1.0),
             A_ub=np.hstack([slopes, -np.ones((count, 1))]),

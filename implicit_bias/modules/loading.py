@@ -121,6 +121,7 @@ def _read(loader: Iterable[Any]) -> _Parts:
         held += sum(one.nbytes for one in held_now)
         samples += count
         # The size of all is known from the first batch, if their number is.
+        # Refused at the first batch, before gigabytes were read.
         total = max(samples, _length(loader))
         size = held / max(samples, 1) * total / GIB
         if size > MOST_GIB:
@@ -137,6 +138,9 @@ def _read(loader: Iterable[Any]) -> _Parts:
 
 def _check_second_pass(parts: _Parts, loader: Iterable[Any], *, whole: bool) -> None:
     """Refuse samples that are others in a second pass, in any order if the whole is compared."""
+    # In the order of the data set, the first samples of a pass cost little, and show random
+    # augmentation as well as all would. Of a loader in an order of its own the passes are compared
+    # as sets.
     most = None if whole else PROBES
     once = list(islice(_fingerprints(parts.arguments, parts.labels), most))
     again = list(islice(_fingerprints_of_pass(loader), most))
@@ -164,6 +168,7 @@ def _fingerprints(
     for given, its_labels in zip(arguments, labels, strict=True):
         columns = [one.contiguous().numpy() for one in (*given, its_labels)]
         for row in zip(*columns, strict=True):
+            # Bytes, not values: NaN is equal to itself, and 0.0 differs from -0.0.
             yield hash(tuple(np.ascontiguousarray(entries).tobytes() for entries in row))
 
 
@@ -172,6 +177,8 @@ def _in_order(loader: Iterable[Any]) -> DataLoader[Any] | None:
     if not isinstance(loader, DataLoader) or loader.batch_size is None:
         return None
     sampler = loader.sampler
+    # Only a plain shuffle reads each sample once in each pass: others choose or weigh the samples,
+    # and the caller means that choice.
     if not isinstance(sampler, RandomSampler) or sampler.replacement:
         return None
     if not isinstance(loader.dataset, Sized) or sampler.num_samples != len(loader.dataset):
@@ -192,6 +199,7 @@ def _length(loader: Iterable[Any]) -> int:
 
 
 def _check_labels(inputs: Any, labels: Any) -> None:
+    # An array can be iterated over, but its rows are no batches: labels were forgotten.
     if labels is None and (
         isinstance(inputs, (Tensor, np.ndarray)) or not isinstance(inputs, Iterable)
     ):

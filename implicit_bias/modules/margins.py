@@ -17,14 +17,14 @@ lambda       (n,)        a weight a pair
 MNIST with N = 1,000 and ten classes has 9,000 pairs, so with 200,000 parameters J takes 14 GB. What
 is needed of it costs a few passes through the module:
 
-- J' lambda is one backward pass: lambda enters through the K numbers a sample that the outputs are
-  multiplied with;
-- J w is the transpose of that, a backward pass through the backward pass, which works wherever the
-  module can be differentiated twice;
+- J' lambda is one backward pass. lambda enters through the K numbers per sample with which the
+  outputs are multiplied.
+- J w is the transpose of that: a backward pass through the backward pass. It works wherever the
+  module can be differentiated twice.
 - J J' of some pairs is a sum over the parameters. The gradient in weights of a linear layer or a
   convolution is a sum of outer products delta a' over positions, whose inner products need no
-  gradient (`layer_products`); delta of all pairs is a backward pass a rival. The rows of all other
-  parameters are computed in blocks (`vmap`).
+  gradient (`layer_products`); delta of all pairs is one backward pass per rival. The rows of all
+  other parameters are computed in blocks (`vmap`).
 
 All is in float64, whatever the module's own precision, and leaves the module as it is.
 """

@@ -1,6 +1,6 @@
 r"""The best multipliers of a KKT point, in any norm of the parameters, with bounds on both sides.
 
-They are the dual solution of the tangent program (2) of `tangent_program`,
+They are the dual solution of the tangent problem (2) of `tangent_program`,
 
     min ||w||  s.t.  J w >= L,       dual  max L sum(lambda)  s.t.  ||J' lambda||_* <= 1.
 
@@ -81,8 +81,8 @@ class MultiplierSearch:
         The level method, and working sets that are not ``exact``, end when the two bounds on the
         KKT gap differ by at most this.
     known_share, least_known : float
-        A small gap is found more accurately: to the share ``known_share`` of itself if that is less
-        than ``known``, but never to less than ``least_known``.
+        A small gap is found more accurately: to the fraction ``known_share`` of itself if that is
+        less than ``known``, but never to less than ``least_known``.
     first_pairs : int
         Most pairs of the first working set, and most that join it at a time.
     beside_start : int
@@ -100,14 +100,14 @@ class MultiplierSearch:
     broken : float
         A constraint J w >= L is broken if J w is below L by more than this fraction of L.
     rough : float
-        If the search is not ``exact``, this share of the accuracy asked for takes the place of
+        If the search is not ``exact``, this fraction of the accuracy asked for takes the place of
         ``broken``.
     program_share : float
         The problem of a working set is solved to a relative gap of this times ``broken``.
     agree : float
         Bounds whose relative difference is at most this count as exact.
     exact_share : float
-        Share of the time for working sets where a conic solver solves, which may take hours, and
+        Fraction of the time for working sets where a conic solver solves, which may take hours, and
         for the start in l2 of the level method.
     native_entries, native_pairs : int
         Most entries of the rows of a working set for this package's solvers; working sets are used
@@ -161,6 +161,8 @@ class MultiplierSearch:
                 return replace(max(judged, key=lambda found: found.lower), method="stopped")
 
         # --- on working sets
+        # Without a limit of its own: the Gram matrix of a few hundred pairs is small, whatever the
+        # number of parameters.
         if _is_l2(tangent.norm):
             return self._on_working_sets(
                 tangent, _GramMatrix(tangent, self.broken), starts, deadline
@@ -189,6 +191,7 @@ class MultiplierSearch:
             best_in_l2 = self._on_working_sets(in_l2, _GramMatrix(in_l2, self.broken), None, limit)
             tempered = tempered_weights(tangent.margins, tangent.gradients.rivals)
             starts = [best_in_l2.weights, *tempered]
+        # The first start is judged even if the time is up: there must be bounds.
         judged = _judged(tangent, starts, own) or [tangent.judge(starts[0])]
         found = self.level_method.improve([*judged, *unfinished], self._is_accurate, own)
         return _ended(found, deadline, own)
@@ -202,7 +205,8 @@ class MultiplierSearch:
     ) -> Multipliers:
         """Solve on some pairs, bound the optimum over all of them, exchange pairs, and repeat.
 
-        The result's method is "exact" where both bounds agree, else "stopped".
+        The result's method is "exact" where both bounds agree, "stopped" where the deadline ended
+        the rounds, and else "interior point".
         """
         degree = tangent.degree
         # J has a row for each pair. In `kinks` it has a block of such rows for each of several
@@ -226,7 +230,7 @@ class MultiplierSearch:
         # that the first round counts as one in which it rose.
         ones = np.zeros(len(pairs))
         ones[joining] = 1.0
-        best = replace(tangent.judge(ones), lower=0.0, method="stopped")
+        best = replace(tangent.judge(ones), lower=0.0, method="interior point")
         broken = self.broken
         while True:
             began = time.perf_counter()
@@ -255,6 +259,8 @@ class MultiplierSearch:
             # --- which rows join: those of broken constraints outside the set
             below = degree * (1.0 - broken)
             slopes_of_set = slopes[chosen]
+            # Rows of the set do not join again: their constraints are broken by the solver's
+            # rounding alone.
             slopes[chosen] = np.inf
             count = self.rows_of_a_pair * len(np.unique(pairs[slopes < below]))
             count = min(count, self.first_pairs, working_set.most_pairs - len(chosen))
@@ -265,8 +271,11 @@ class MultiplierSearch:
             separated = np.isfinite(solution.certificate.upper)
             late = not deadline.allows(time.perf_counter() - began)
             if count <= 0 or late or not separated:
-                agree = best.upper <= (1.0 + max(2.0 * broken, self.agree)) * best.lower
-                return replace(best, method="exact") if agree else best
+                if best.upper <= (1.0 + max(2.0 * broken, self.agree)) * best.lower:
+                    return replace(best, method="exact")
+                if late:
+                    return replace(best, method="stopped")
+                return best  # rounding keeps the bounds apart
 
             # --- which rows stay: after a round in which the bound did not rise all of them, as a
             # row that left might only come back
@@ -279,10 +288,13 @@ class MultiplierSearch:
         norm = _as_norm_of_vectors(tangent)
         if norm is None:
             return None
+        # CVXPY and its solvers copy the rows several times, and factorise matrices that grow with
+        # them.
         conic = isinstance(norm, OverBlocks) and not has_block_balls(norm)
         entries = self.conic_entries if conic else self.native_entries
         fewest = self.conic_pairs if conic else self.native_pairs
         most = entries // len(tangent.theta)
+        # With room for fewer pairs than are active at the solution the rounds could not end.
         if most < min(fewest, len(tangent.margins)):
             return None
         return _Rows(tangent, norm, most, self.rows_at_a_time, deadline, conic=conic)
@@ -308,7 +320,7 @@ def best_multipliers(
     Parameters
     ----------
     tangent : TangentProgram
-        The module at smallest margin 1, and the geometry.
+        The module at unit margin, and the norm.
     seconds : float
         Limit on the time of the search in norms other than l2, where no ``deadline`` is sooner.
     starts : sequence of ndarray of shape (n,)
@@ -368,12 +380,15 @@ class _GramMatrix:
         tangent = self.tangent
         kept = self.gram[stays][:, stays]
         self.pairs = np.append(chosen[stays], joining)
+        # Products of pairs that stay are kept: each is two passes through the module.
         added = tangent.gradients.gram(tangent.theta, joining, tangent.scales, self.pairs)
         self.gram = np.block([[kept, added[:, : len(kept)].T], [added]])
 
     def solved(self, tolerance: float, deadline: Deadline) -> Solution:
         """Solve with the rows of a factor R as features, R R' = G."""
         self.factor, self.pivots = _factor(self.gram)
+        # The program asks for J w >= L, this problem for margins of 1: its solution is w / L, and
+        # `direction` multiplies by L.
         problem = max_margin(self.factor, np.ones(len(self.gram)))
         return _solution(problem, tolerance, deadline)
 

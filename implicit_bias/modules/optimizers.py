@@ -1,4 +1,4 @@
-r"""The norm in which optimizers go to the maximum margin, read from their parameter groups.
+r"""The norm whose margin optimizers maximise in the limit, read from their parameter groups.
 
 Where each step moves every tensor p by s_p times the unit direction of steepest descent in a norm
 of its own, the whole is steepest descent in
@@ -7,7 +7,8 @@ of its own, the whole is steepest descent in
 
 so that several optimizers which hold all trained parameters together have one norm: Muon on the
 matrices and Adam on the rest, say. Gradient descent moves a tensor by s_p times its gradient: that
-is the gradient flow of theta_p / sqrt(s_p), which goes to KKT points in their l2 norm.
+is the gradient flow of theta_p / sqrt(s_p), which converges in direction to KKT points in their l2
+norm.
 
 The norm of each optimizer's steps, their s_p, what the limit requires and who proves it is one
 table, `base.options.ALL_OPTIMIZER_LIMITS`; `modules.steps` reads it off parameter groups. Beside
@@ -95,6 +96,7 @@ def geometry_of(optimizer: object, module: nn.Module) -> Geometry:
     """
     several = each_of(optimizer)
     are_objects = all(is_optimizer(one) for one in several)
+    # Two classes do not say which of them holds which tensor.
     if not several or (len(several) > 1 and not are_objects):
         raise TypeError(
             f"optimizer must be an optimizer, its class or name, or several optimizers, got "
@@ -143,6 +145,7 @@ def _composed(inner: Mapping[str, str], rates: Mapping[str, float]) -> Parameter
     largest = max(rates.values())
     scale = dict[str, float]()
     for name, rate in rates.items():
+        # Equal rates leave no scale: the plain norm, for which there are solvers and theorems.
         if rate != largest:
             scale[name] = (rate / largest) ** power
     if len(kinds) == 1:
@@ -183,6 +186,8 @@ def _check_options(optimizer: object) -> None:
             reason = NO_LIMIT_WITH["centered"]
         elif name == "RMSprop" and group["momentum"] > 0.0:
             reason = NO_LIMIT_WITH["momentum"]
+        # RAdam divides by its second moments once 2 / (1 - beta2) - 1 > 5, that is beta2 > 2 / 3.
+        # Below it is momentum for ever.
         elif name == "RAdam" and group["betas"][1] <= 2.0 / 3.0:
             reason = NO_LIMIT_WITH["small_beta2"]
         if reason:
@@ -229,6 +234,7 @@ def groups_of(optimizer: object) -> list[dict[str, Any]]:
 def left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:
     """Names of trained parameters that no optimizer was given; none where nothing is known."""
     held = {id(p) for group in groups_of(optimizer) for p in group["params"]}
+    # Parameters are known by identity: optimizers do not store names.
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
     missing = tuple(name for name, p in trained.items() if id(p) not in held)
     if len(missing) == len(trained):

@@ -14,7 +14,7 @@ from torch import Tensor
 from implicit_bias.base.validation import Array
 from implicit_bias.modules.margins import Margins
 
-# Largest share by which what is homogeneous may miss its degree, by rounding.
+# Largest fraction by which what is homogeneous may miss its degree, by rounding.
 HOMOGENEITY_TOLERANCE = 1e-6
 
 

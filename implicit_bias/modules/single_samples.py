@@ -50,9 +50,9 @@ def per_sample_adam_metric(
     y : array_like of shape (N,)
         Labels, -1 and +1.
     start : array_like of shape (N,), optional
-        Shares of the samples to start from, by default equal ones.
+        Weights of the samples to start from, by default equal ones.
     settled : float
-        The shares are a fixed point if the map changes none of them by more than this.
+        The weights are a fixed point if the map changes none of them by more than this.
     most_steps : int
         Most steps towards it.
 
@@ -72,7 +72,7 @@ def per_sample_adam_metric(
     SolveError
         Nothing separates the samples.
     RuntimeError
-        The shares do not settle.
+        The weights do not converge.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def per_sample_adam_metric(
     shares = np.full(len(squares), 1.0 / len(squares))
     if start is not None:
         shares = as_finite(start, "start", 1)
-        check_shape(shares, "start", (len(squares),), "a share a sample")
+        check_shape(shares, "start", (len(squares),), "one weight per sample")
     for _ in range(most_steps):
         # M(c) of the head. A feature that is 0 in all samples is given 1, so as not to divide by 0.
         sums = shares**2 @ squares
@@ -107,4 +107,4 @@ def per_sample_adam_metric(
             return metric, shares
         # Half of the way: the map itself may oscillate about its fixed point.
         shares = (shares + target) / 2
-    raise RuntimeError(f"no fixed point in {most_steps} steps: the shares of multipliers oscillate")
+    raise RuntimeError(f"no fixed point in {most_steps} steps: the samples' weights oscillate")

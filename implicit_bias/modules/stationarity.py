@@ -8,20 +8,20 @@ that is, to a theta for which some lambda >= 0 has
 
     theta = sum_n lambda_n grad q_n(theta),     lambda_n (q_n(theta) - 1) = 0 for all n.
 
-This holds where the loss is exponential-like and goes to 0, theta / ||theta|| converges, and all
-margins at that limit are above 0 (B.1 to B.4 of the source; B.5 is not needed where all margins
+This holds where the loss is exponential-like and converges to 0, theta / ||theta|| converges, and
+all margins at that limit are above 0 (B.1 to B.4 of the source; B.5 is not needed where all margins
 have one degree). Where nothing is known of convergence, every limit point of theta / ||theta|| is
 such a point for gradient flow that separates the samples once (Lyu and Li 2020). Neither says
 whether a training has come near it: that is measured here.
 
-A network that separates its samples is feasible once it is scaled to smallest margin 1. There it is
+A network that separates its samples is feasible once it is scaled to unit margin. There it is
 an (epsilon, delta)-approximate KKT point: some lambda >= 0 leaves a residual of norm epsilon in the
 first condition and at most delta in each product of the second.
 
 ===========  =========  ==========================================================================
 symbol       shape      meaning
 ===========  =========  ==========================================================================
-theta        (P,)       the trained parameters, scaled to smallest margin 1
+theta        (P,)       the trained parameters, scaled to unit margin
 L                       degree of homogeneity: f(x; c theta) = c^L f(x; theta) for c > 0
 q            (N,)       margins y_n f(x_n; theta), the smallest of them 1
 J            (N, P)     their gradients, row n is grad q_n; by Euler J theta = L q
@@ -37,8 +37,8 @@ not at the margin. So residual and slackness are minimised together,
     1/2 ||theta - J' lambda||^2 + L sum_n lambda_n (q_n - 1)
         = 1/2 ||theta||^2 - (L sum_n lambda_n - 1/2 ||J' lambda||^2),
 
-equal by Euler. The right-hand side is a duality gap, of the program  min 1/2 ||w||^2 subject to
-J w >= L,  in which theta is feasible: the hard-margin SVM on the gradients. So it is 0 at the KKT
+equal by Euler. The right-hand side is the duality gap of  min 1/2 ||w||^2 subject to J w >= L,
+for which theta is feasible: the hard-margin SVM on the gradients. So it is 0 at the KKT
 points and nowhere else, bounds epsilon and delta, and its minimisation is that SVM's dual, which
 non-negative least squares solves exactly. For a linear network it is the gap of the SVM itself.
 It needs no more of the gradients than J J'. In a network of weight matrices that is again a masked
@@ -46,7 +46,7 @@ Gram matrix: the gradient in each matrix is an outer product (`layer_products`).
 
 Where f has a kink (a ReLU at 0), autograd's derivative stands for the whole subdifferential.
 
-**To the convex program.** With one hidden layer f(x) = sum_h w_h <W_h, z_h(x) x'>, L = 2, zeta_h =
+**To the convex problem.** With one hidden layer f(x) = sum_h w_h <W_h, z_h(x) x'>, L = 2, zeta_h =
 w_h W_h, and the gradients of sum_n lambda_n q_n are w_h V_h in W_h and <W_h, V_h> in w_h. At a KKT
 point therefore W_h = w_h V_h and w_h = <W_h, V_h>, so that an active unit (zeta_h != 0) has |w_h| =
 ||W_h||, which is eq. (18), and ||V_h(lambda)|| = 1: lambda is alpha, the dual variables of the
@@ -83,7 +83,7 @@ FEW_SAMPLES = 2000
 
 @dataclass(frozen=True, eq=False)
 class Stationarity:
-    """How far a network, scaled to smallest margin 1, is from a KKT point of theorem 3.1.
+    """How far a network, scaled to unit margin, is from a KKT point of theorem 3.1.
 
     No number but ``min_margin`` changes when the weights are scaled; of a network without any bias
     `residual`, `slackness` and `gap` do not change when the inputs are scaled, either.
@@ -97,9 +97,9 @@ class Stationarity:
     normalised_margin : float
         min_margin / ||theta||^L.
     norm : float
-        ||theta|| at smallest margin 1.
+        ||theta|| at unit margin.
     margins : ndarray of shape (N,)
-        y_n f(x_n) at smallest margin 1; with K classes the f_{y_n}(x_n) - f_k(x_n) of all pairs of
+        y_n f(x_n) at unit margin; with K classes the f_{y_n}(x_n) - f_k(x_n) of all pairs of
         a sample and a rival, sample by sample, shape (N (K - 1),).
     multipliers : ndarray of shape (N,) or (N (K - 1),)
         lambda >= 0 of least `gap`.
@@ -129,7 +129,7 @@ class Stationarity:
     def slackness(self) -> float:
         """L sum_n lambda_n (q_n - 1) / ||theta||^2, in [0, 1/2].
 
-        At a KKT point L sum_n lambda_n q_n = ||theta||^2; this is the share that is not at the
+        At a KKT point L sum_n lambda_n q_n = ||theta||^2; this is the fraction that is not at the
         margin.
         """
         slack = float(self.multipliers @ (self.margins - 1.0))
@@ -141,6 +141,7 @@ class Stationarity:
 
         1 - gap = (||w|| / ||theta||)^2, w the hard-margin SVM on the per-sample gradients.
         """
+        # Twice the duality gap of the head, over ||theta||^2.
         return self.residual**2 + 2.0 * self.slackness
 
     def measures(self) -> dict[str, float]:
@@ -219,7 +220,10 @@ def stationarity(
     inputs: tuple[Tensor | Array, ...],
     labels: ArrayLike,
 ) -> Stationarity:
-    """Measure how far a module is from a KKT point of theorem 3.1, in float64.
+    r"""Measure how far a module is from a KKT point of theorem 3.1, in float64.
+
+    .. math:: \theta = \sum_n \lambda_n \nabla q_n(\theta), \qquad
+        \lambda_n (q_n(\theta) - 1) = 0, \qquad \lambda \ge 0, \quad q_n(\theta) \ge 1
 
     Parameters
     ----------
@@ -245,6 +249,10 @@ def stationarity(
         A margin is not positive.
     ValueError
         Inputs, outputs or labels that do not fit, or NaN; no parameter to train.
+
+    Notes
+    -----
+    Lippl, Abbott, Chung (2022), theorem 3.1; Lyu and Li (2020) for approximate KKT points.
 
     Examples
     --------
@@ -279,7 +287,11 @@ def certify_network(
     alpha: ArrayLike | None = None,
     multipliers: bool = True,
 ) -> NetworkCertificate:
-    """Bound how far a network of one hidden layer is from the limit, without solving the SVM.
+    r"""Bound how far a network of one hidden layer is from the limit, without solving the SVM.
+
+    .. math:: \zeta_h = w_h W_h, \qquad
+        \frac{\sum_n \lambda_n}{\max_h \|V_h(\lambda)\|} \;\le\; \text{optimum} \;\le\;
+        \frac{\sum_h \|\zeta_h\|}{\min_n y_n f(x_n)}
 
     The network gives the upper bound, its multipliers the lower one; both come from `certify`. A
     readout bias is left out, as it is in `Network.coef`.
@@ -311,6 +323,11 @@ def certify_network(
     ValueError
         More than one hidden layer; data that do not fit.
 
+    Notes
+    -----
+    Lippl, Abbott, Chung (2022), theorem 3.1 and eq. (18): at a KKT point the multipliers lambda
+    of the network are dual variables of its margin problem.
+
     Examples
     --------
     >>> from implicit_bias import GLNClassifier, certify_network
@@ -330,6 +347,8 @@ def certify_network(
             "a classifier pass classifier.network_; for another torch module use stationarity"
         )
     check_flag(multipliers, "multipliers")
+    # The convex program of the module's head: the gates of the network as they are now, with its
+    # readout and hidden weights multiplied to coefficients zeta_h = w_h W_h.
     problem = network.architecture().problem(X, y, classes=network.classes)
     coef = network.coef()
     units = network.unit_groups()
@@ -341,6 +360,8 @@ def certify_network(
     if multipliers:
         try:
             measures = stationarity(network, network.prepare(X), problem.y)
+        # A readout bias, or a sample that is not classified yet: the upper bound and that by alpha
+        # hold all the same.
         except (HomogeneityError, SeparationError) as error:
             obstacle = str(error)
         else:
@@ -399,9 +420,9 @@ def layer_norms(network: Network) -> Iterator[tuple[Array, Array]]:
 def balance(network: Network) -> float:
     """Largest deviation from ||w_h|| = ||W_h||, eq. (18), over the active units of any layer.
 
-    Of a unit with norm a of the weights into it (of all its contexts) and norm b of those out of
-    it the deviation is |a - b| / max(a, b), in [0, 1]. It goes to 0 in the limit; a unit is active
-    if its product a b is at least 1 % of the largest one in its layer.
+    Let a unit have the norm a of the weights into it (of all its contexts) and the norm b of those
+    out of it. Its deviation is |a - b| / max(a, b), in [0, 1], and tends to 0 in the limit. A unit
+    is active if its product a b is at least 1 % of the largest one in its layer.
     """
     # A unit that is not active may have any balance: it does not count.
     largest = 0.0
@@ -416,5 +437,6 @@ def balance(network: Network) -> float:
 
 def active_units(norms: Array) -> NDArray[np.bool_]:
     """Which units have at least 1 % of the largest norm, of the norms (H,) of all."""
+    # Where all norms are 0, each one is 1 % of the largest.
     active: NDArray[np.bool_] = (norms > 0) & (norms >= 0.01 * norms.max())
     return active

@@ -87,6 +87,7 @@ JORDANS_OPTIONS = {"params", "lr", "momentum", "weight_decay", "use_muon", "init
 
 def _read_muon(group: Group, shape: torch.Size) -> Kind:
     """Read torch's Muon, or Keller Jordan's, which has the same name."""
+    # Two classes of this name scale their steps differently, and one's options tell which it is.
     if "adjust_lr_fn" in group:
         return Kind("spectral", _torch_muon_scale, decoupled=True)
     if set(group) <= JORDANS_OPTIONS:
@@ -101,8 +102,11 @@ def _torch_muon_scale(group: Group, shape: torch.Size) -> float:
     """Return the factor by which Muon lengthens the steps of a matrix."""
     rows = shape[0]
     columns = math.prod(shape[1:])
+    # All singular values of a step are 1, so that its entries have the root mean square 1 /
+    # sqrt(max(rows, columns)); that of AdamW's steps is about 0.2.
     if group["adjust_lr_fn"] == "match_rms_adamw":
         return 0.2 * math.sqrt(max(rows, columns))
+    # The other rules (None, "original") are Jordan's.
     return math.sqrt(max(1.0, rows / columns))
 
 
@@ -147,6 +151,7 @@ def _scion_norm(name: str, options: Mapping[str, Any], shape: torch.Size) -> tup
         return "columns" if len(shape) > 1 else "spectral", math.sqrt(shape[0] if shape else 1)
     rows, columns, *kernel = shape
     normalized = options.get("normalized", name != "ColNorm")
+    # A convolution of k x k kernels is bounded by k^2 matrices, one for each place of the kernel.
     if name == "SpectralConv":
         return "spectral", math.sqrt(rows / columns) / kernel[0] ** len(kernel)
     if name == "Spectral":
@@ -155,6 +160,7 @@ def _scion_norm(name: str, options: Mapping[str, Any], shape: torch.Size) -> tup
     if name == "Sign":
         return "linf", 1.0 / columns if normalized else 1.0
     if name in ("ColNorm", "RowNorm"):
+        # Transposed, a row of the norm is a column of the tensor, and the sizes change places.
         of_columns = (name == "ColNorm") != options.get("transpose", False)
         if options.get("transpose", False):
             rows, columns = columns, rows
@@ -170,6 +176,8 @@ def _scion_norm(name: str, options: Mapping[str, Any], shape: torch.Size) -> tup
 def _read_shampoo(group: Group, shape: torch.Size) -> Kind | None:
     """Read Shampoo: without accumulation a step is the polar factor of the gradient."""
     betas = group.get("betas", (0.0, 1.0))
+    # With beta2 = 0 the factors are those of this gradient alone: (G G')^(-1/4) G (G' G)^(-1/4) is
+    # its polar factor U V'. With a memory they are no function of the gradient.
     if betas[1] != 0.0:
         return None
     return Kind("spectral", unit_scale, decoupled=False)
@@ -375,6 +383,7 @@ def kind_of(optimizer: object, group: Group, shape: torch.Size) -> Kind:
         return KINDS[name]
     if name in READERS:
         kind = READERS[name](group, shape)
+        # None falls through to the refusal below: with these options the class has no limit.
         if kind is not None:
             return kind
     if name:
@@ -406,6 +415,7 @@ def _step(optimizer: Any, group: Group, name: str, parameter: Tensor) -> Step:
         decay=kind.decay_in(group),
         decoupled=kind.is_decoupled_in(group),
         rate=float(group["lr"]),
+        # Schedulers of torch write `initial_lr` into the group when they are attached.
         first_rate=float(group.get("initial_lr", group["lr"])),
         taken=float(state.get("step", math.nan)),
         scheduled="initial_lr" in group,

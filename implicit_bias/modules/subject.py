@@ -4,8 +4,8 @@
 
 1. `margins_of` checks the module, its inputs and labels, and makes them margins with gradients.
 2. `Subject.of` leaves out the parameters that are not trained, and measures the degree.
-3. `Subject.at_margin_1` formulates the tangent program of a norm at the module scaled to smallest
-   margin 1, and `Subject.measure` finds its best multipliers, whose `gap` is how far the module is
+3. `Subject.at_margin_1` formulates the tangent problem of a norm at the module scaled to unit
+   margin, and `Subject.measure` finds its best multipliers, whose `gap` is how far the module is
    from where training can end (`multipliers`).
 """
 
@@ -38,7 +38,11 @@ NOTHING_TRAINED = (
 
 
 class SeparationError(ValueError):
-    """A network that misclassifies samples, so that no scaling of it has margin 1.
+    """A module with a margin q_n(theta) <= 0: it does not separate its samples.
+
+    q_n(c theta) = c^L q_n(theta) has the same sign for every c > 0, so no scaling of the module
+    makes its smallest margin positive. A KKT point is defined at unit margin only. The margin of a
+    sample is 0 or less where the module misclassifies it, or gives it no class.
 
     Examples
     --------
@@ -110,6 +114,7 @@ def margins_of(
             "the module's outputs contain NaN or infinity, though its trained weights are "
             "finite: start from smaller weights"
         )
+    # A norm that names other parts than the module has would fail within a search, minutes later.
     for norm in norms:
         check_parts(norm, gradients.shapes)
     return gradients
@@ -119,7 +124,7 @@ def margins_of(
 def offering_leading(how: str = "pass leading=True") -> Iterator[None]:
     """Let the refusal of a module mention ``leading=True``, where it may help.
 
-    Whether there is a leading part is not looked for, which takes hundreds of forward passes.
+    Whether there is a leading-order part is not looked for, which takes hundreds of forward passes.
     ``how`` says how to ask for it.
     """
     try:
@@ -179,6 +184,7 @@ def without_gradient(gradients: Margins) -> tuple[str, ...]:
     for name, part in theta.items():
         shown[name] = part if part.any() else evaluate.drawn_like(part)
     v = gradients.parameters(gradients.combine(gradients.flat(shown), weights))
+    # An unused parameter of value 0 adds nothing to ||theta||: it may count or not.
     return tuple(name for name, part in v.items() if theta[name].any() and not part.any())
 
 
@@ -190,7 +196,7 @@ class Subject:
     ----------
     gradients : Margins
         Its margins as a function of the parameters that count; with ``leading`` those of its
-        leading part.
+        leading-order part.
     degree : float
         L.
     whole : Margins or None
@@ -222,7 +228,7 @@ class Subject:
         degree : float, optional
             L; checked where it is given.
         leading : bool
-            Whether to measure the leading part of the module; see `modules.leading`.
+            Whether to measure the leading-order part of the module; see `modules.leading`.
 
         Raises
         ------
@@ -233,6 +239,8 @@ class Subject:
             derivatives in torch.
         """
         if names is None:
+            # A parameter without a gradient is never moved. As a variable it would add its size to
+            # ||theta||, and a gap that no training can close.
             names = gradients.shapes.keys() - without_gradient(gradients)
         if not names:
             raise ValueError(NOTHING_TRAINED)
@@ -253,12 +261,14 @@ class Subject:
 
     def reread(self, module: nn.Module) -> Subject:
         """Return the same module, or a copy of it, with the parameters that it has by now."""
+        # The leading part was found at a scale that may not do for the new parameters: the module
+        # itself is read, and the part is found anew.
         leading = self.whole is not None
         return self.known(self.itself.gradients.reread(module), self.degree, leading=leading)
 
     @cached_property
     def rest(self) -> float:
-        """Largest |f - f_L| over the largest |f_L|, f_L the leading part of f; 0 without one."""
+        """Largest |f - f_L| over the largest |f_L|, f_L the leading-order part; 0 without one."""
         if self.whole is None:
             return 0.0
         leading = self.gradients.outputs(self.gradients.theta)
@@ -281,6 +291,7 @@ class Subject:
         if self.degree > 1.0 + homogeneity.HOMOGENEITY_TOLERANCE:
             return False
         # q(a + b) = q(a) + q(b) at random a and b.
+        # Degree 1 alone does not do: max(<w, x>, 0) has it, too.
         first = evaluate.drawn_like(self.gradients.theta, 0)
         second = evaluate.drawn_like(self.gradients.theta, 1)
         of_both = self.gradients.margins(first + second)
@@ -300,19 +311,20 @@ class Subject:
 
     @property
     def error(self) -> float:
-        """Share of the samples on the wrong side; nan where an output is not finite."""
+        """Fraction of misclassified samples; nan where an output is not finite."""
         if not math.isfinite(self.min_margin):
             return math.nan
         return len(self.wrong) / len(self.gradients.labels)
 
     @property
     def itself(self) -> Subject:
-        """The module itself; where no leading part is measured, that is this subject."""
+        """The module itself; where no leading-order part is measured, that is this subject."""
         return self if self.whole is None else Subject(self.whole, self.degree)
 
     @property
     def wrong(self) -> NDArray[np.int64]:
         """Samples that have a margin that is not positive."""
+        # Not `<= 0`, which would count a margin that is NaN as right.
         return np.unique(self.gradients.pairs.samples[~(self.margins > 0)])
 
     def normalised_margin(self, norm: ParameterNorm) -> float:
@@ -327,7 +339,7 @@ class Subject:
             return math.copysign(root**self.degree, self.min_margin)
 
     def at_margin_1(self, norm: ParameterNorm) -> multipliers.TangentProgram:
-        """Scale the module to smallest margin 1, and formulate its tangent program in a norm.
+        """Scale the module to unit margin, and formulate its tangent problem in a norm.
 
         Raises
         ------
@@ -341,8 +353,8 @@ class Subject:
         scale = float(np.float64(smallest) ** (1.0 / self.degree))
         if not 0.0 < scale < math.inf:
             raise homogeneity.HomogeneityError(
-                f"the module is homogeneous of degree {self.degree:.4g}: scaled to smallest margin "
-                "1, its parameters leave the range of float64",
+                f"the module is homogeneous of degree {self.degree:.4g}: scaled to unit margin "
+                "its parameters leave the range of float64",
                 "use layers whose outputs grow with the parameters, not with a small power of them",
             )
         theta = self.gradients.theta / scale
@@ -352,29 +364,32 @@ class Subject:
 
     def _why_not_separating(self) -> str:
         """Say which margins are not positive, and what to do."""
+        # The narrowest cause comes first: outputs of 0, then samples that only the leading part
+        # gets wrong, then training that has not separated the samples yet.
         if not self.margins.any():
             return (
-                "all margins are 0, so no scaling of the module has margin 1: are all its units "
-                "dead, its last weights 0, or its leading part (a low-rank update before its first "
-                "step)? Train on, or start from other weights"
+                "all margins are 0, at any scale of the module, so it has no KKT gap: are all its "
+                "units dead, its last weights 0, or its leading-order part 0 (a low-rank "
+                "update before its first step)? Continue the training, or start from other weights"
             )
         wrong = self.wrong
         n_samples = len(self.gradients.labels)
         only = np.setdiff1d(wrong, self.itself.wrong)
         if len(only):
             return (
-                f"the leading part of the module misclassifies {len(only)} of {n_samples} samples "
-                f"(samples {named(only)}) that the module itself does not: train longer, by "
-                "train_to_limit(..., leading=True) say, for the leading part decides in the limit"
+                f"the leading-order part of the module misclassifies {len(only)} of {n_samples} "
+                f"samples (samples {named(only)}) that the module itself classifies correctly, and "
+                "it decides in the limit: train further, as by train_to_limit(..., leading=True)"
             )
         return (
-            f"{len(wrong)} of {n_samples} samples are on the wrong side (samples {named(wrong)}; "
-            f"smallest margin {self.min_margin:.3g}), so no scaling of the module has margin 1 and "
-            "there is no gap: train until all are right, or leave these samples out"
+            f"{len(wrong)} of {n_samples} samples are misclassified (samples {named(wrong)}; "
+            f"smallest margin {self.min_margin:.3g}). Their margins are not positive at any scale "
+            "of the module, so it has no KKT gap: train until no sample is misclassified, or leave "
+            "these samples out"
         )
 
     def measure(self, norm: ParameterNorm, deadline: Deadline = NEVER) -> multipliers.Multipliers:
-        """Find the best multipliers of the module at smallest margin 1; see `best_multipliers`."""
+        """Find the best multipliers of the module at unit margin; see `best_multipliers`."""
         return multipliers.best_multipliers(self.at_margin_1(norm), deadline=deadline)
 
     def gap(

@@ -1,13 +1,13 @@
-r"""The tangent program at a module of smallest margin 1, and the bounds that multipliers prove.
+r"""The tangent problem of a module at unit margin, and the bounds that multipliers prove.
 
-theta is scaled to smallest margin 1, J are the gradients of the margins q, L the degree. For any
+theta is scaled to unit margin, J are the gradients of the margins q, L the degree. For any
 multipliers lambda >= 0 and v = J' lambda, Fenchel's inequality and Euler's <theta, v> = L <lambda,
 q> give
 
     (1)   1/2 ||theta||^2 + 1/2 ||v||_*^2 - L sum(lambda)  >=  L <lambda, q - 1>  >=  0,
 
 which is 0 exactly where theta is a KKT point of  min 1/2 ||theta||^2 s.t. q >= 1  with these
-multipliers. The best lambda is the dual solution of the *tangent program*
+multipliers. The best lambda is the dual solution of the *tangent problem*
 
     (2)   min ||w||  s.t.  J w >= L,       dual  max L sum(lambda)  s.t.  ||J' lambda||_* <= 1,
 
@@ -39,18 +39,18 @@ Method = Literal["exact", "interior point", "level method", "stopped"]
 
 @dataclass(frozen=True, eq=False)
 class TangentProgram:
-    """min ||w|| s.t. J w >= L, at parameters of smallest margin 1.
+    """min ||w|| s.t. J w >= L, at parameters of unit margin.
 
     Attributes
     ----------
     gradients : Margins
         The margins and their gradients.
     theta : Tensor of shape (P,)
-        Parameters of smallest margin 1.
+        Parameters at unit margin.
     degree : float
         L.
     norm : ParameterNorm
-        The geometry.
+        Norm of the steepest descent.
     margins : ndarray of shape (n,)
         Margins at theta.
     scale : float
@@ -128,6 +128,7 @@ class TangentProgram:
         """
         # With the least of J w positive, (L / least) w satisfies J w >= L.
         least = float(slopes.min())
+        # Otherwise no multiple of w is feasible. NaN is refused, too.
         if not least > 0:
             return found
         feasible = (self.degree / least) * w
@@ -139,12 +140,12 @@ class TangentProgram:
 
 @dataclass(frozen=True, eq=False)
 class Multipliers:
-    """Multipliers, and the bounds on the optimum of the tangent program that they prove.
+    """Multipliers, and the bounds on the optimum of the tangent problem that they prove.
 
     Attributes
     ----------
     program : TangentProgram
-        The tangent program.
+        The tangent problem.
     weights : ndarray of shape (n,)
         lambda >= 0, scaled so that ||v||_*^2 = L sum(lambda), where the KKT gap is least.
     combination : Tensor of shape (P,)
@@ -156,8 +157,9 @@ class Multipliers:
     direction : Tensor of shape (P,)
         That w, with J w >= L.
     method : {"exact", "interior point", "level method", "stopped"}
-        How they were found. "exact" is the best there is, to rounding or a solver's 1e-10;
-        "stopped" is whatever was known when the time was up.
+        How they were found. "exact" is the best there is, to rounding or a solver's 1e-10. The next
+        two ended with bounds that differ: by rounding, at their own limits, or because the bounds
+        are as near as was asked for. "stopped" is whatever was known when the caller's time was up.
     """
 
     program: TangentProgram
@@ -175,6 +177,7 @@ class Multipliers:
         """
         if found.lower <= self.lower:
             return self
+        # The method is that of the search, which ends as it ends whichever weights were best.
         return replace(found, upper=self.upper, direction=self.direction, method=self.method)
 
     @property
@@ -185,6 +188,8 @@ class Multipliers:
     @property
     def gap_lower(self) -> float:
         """A lower bound on the gap of the best multipliers there are."""
+        # Both bounds agree up to a solver's 1e-10. The difference of their squares would be that
+        # noise.
         if self.method == "exact":
             return self.gap
         # (3) with the upper bound in the place of the optimum.

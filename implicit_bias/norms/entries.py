@@ -109,7 +109,13 @@ class Entrywise(UndividedNorm):
 
 @dataclass(frozen=True)
 class L1(Entrywise):
-    """Sum of absolute values: implicit bias of coordinate descent and of boosting.
+    r"""Sum of absolute values: implicit bias of coordinate descent and of boosting.
+
+    .. math:: \Omega(\zeta) = \sum_j |\zeta_j|, \qquad \Omega_*(V) = \max_j |V_j|
+
+    Notes
+    -----
+    Telgarsky (2013) for boosting; Gunasekar et al. (2018) for coordinate descent.
 
     Examples
     --------
@@ -129,7 +135,13 @@ class L1(Entrywise):
 
 @dataclass(frozen=True)
 class LInf(Entrywise):
-    """Largest absolute value: implicit bias of sign descent and of Adam.
+    r"""Largest absolute value: implicit bias of sign descent and of Adam.
+
+    .. math:: \Omega(\zeta) = \max_j |\zeta_j|, \qquad \Omega_*(V) = \sum_j |V_j|
+
+    Notes
+    -----
+    Gunasekar et al. (2018) for sign descent; Zhang, Zou, Cao (2024) for Adam.
 
     Examples
     --------
@@ -149,7 +161,13 @@ class LInf(Entrywise):
 
 @dataclass(frozen=True)
 class L2(Entrywise):
-    """Root of the sum of squares (Frobenius): implicit bias of gradient descent.
+    r"""Root of the sum of squares (Frobenius): implicit bias of gradient descent.
+
+    .. math:: \Omega(\zeta) = \Bigl(\sum_j \zeta_j^2\Bigr)^{1/2}, \qquad \Omega_* = \Omega
+
+    Notes
+    -----
+    Soudry et al. (2018) for gradient descent.
 
     Examples
     --------
@@ -169,7 +187,10 @@ class L2(Entrywise):
 
 @dataclass(frozen=True)
 class Lp(Entrywise):
-    """The p-th root of the sum of p-th powers; steepest descent in it, and mirror descent.
+    r"""The p-th root of the sum of p-th powers; steepest descent in it, and mirror descent.
+
+    .. math:: \Omega(\zeta) = \Bigl(\sum_j |\zeta_j|^p\Bigr)^{1/p}, \qquad
+        \Omega_*(V) = \Bigl(\sum_j |V_j|^q\Bigr)^{1/q}, \quad 1/p + 1/q = 1
 
     Parameters
     ----------
@@ -180,6 +201,10 @@ class Lp(Entrywise):
     ------
     ValueError
         p below 1.
+
+    Notes
+    -----
+    Gunasekar et al. (2018) for steepest descent; Sun et al. (2022) for mirror descent.
 
     Examples
     --------

@@ -46,7 +46,9 @@ from implicit_bias.norms.norm import (
 
 @dataclass(frozen=True, eq=False)
 class GroupNorm(SumNorm):
-    """The sum of the Euclidean norms of groups of gate columns.
+    r"""The sum of the Euclidean norms of groups of gate columns.
+
+    .. math:: \Omega(\zeta) = \sum_g \|\zeta_g\|_2, \qquad \Omega_*(V) = \max_g \|V_g\|_2
 
     Parameters
     ----------
@@ -60,6 +62,10 @@ class GroupNorm(SumNorm):
     ------
     ValueError
         Groups that are not 0 .. G - 1.
+
+    Notes
+    -----
+    Lippl, Abbott, Chung (2022), section 3: one group per hidden unit of a gated network.
 
     Examples
     --------
@@ -261,7 +267,9 @@ class _OverGroups(ConjugatedNorm):
 
 @dataclass(frozen=True, eq=False)
 class SumOverGroups(_OverGroups):
-    """A sum of one norm over groups of gate columns, or of features.
+    r"""A sum of one norm over groups of gate columns, or of features.
+
+    .. math:: \Omega(\zeta) = \sum_g \omega(\zeta_g), \qquad \Omega_*(V) = \max_g \omega_*(V_g)
 
     Parameters
     ----------
@@ -307,7 +315,9 @@ class SumOverGroups(_OverGroups):
 
 @dataclass(frozen=True, eq=False)
 class MaxOverGroups(_OverGroups, UndividedNorm):
-    """The maximum of one norm over groups of gate columns, or of features.
+    r"""The maximum of one norm over groups of gate columns, or of features.
+
+    .. math:: \Omega(\zeta) = \max_g \omega(\zeta_g), \qquad \Omega_*(V) = \sum_g \omega_*(V_g)
 
     Parameters
     ----------
@@ -334,7 +344,9 @@ class MaxOverGroups(_OverGroups, UndividedNorm):
 
 
 def GroupL2(groups: ArrayLike) -> SumOverGroups:  # noqa: N802 - one of the norms
-    """Return the sum of Euclidean norms over groups of features: the group lasso.
+    r"""Return the sum of Euclidean norms over groups of features: the group lasso.
+
+    .. math:: \Omega(\zeta) = \sum_g \|\zeta_g\|_2, \qquad \Omega_*(V) = \max_g \|V_g\|_2
 
     Parameters
     ----------

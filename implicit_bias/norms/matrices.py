@@ -91,7 +91,13 @@ class OfSingularValues(UndividedNorm):
 
 @dataclass(frozen=True)
 class Spectral(OfSingularValues):
-    """Largest singular value of the matrix K x MD: implicit bias of spectral descent and Muon.
+    r"""Largest singular value of the matrix K x MD: implicit bias of spectral descent and Muon.
+
+    .. math:: \Omega(\zeta) = \max_i \sigma_i(\zeta), \qquad \Omega_*(V) = \sum_i \sigma_i(V)
+
+    Notes
+    -----
+    Fan, Schmidt, Thrampoulidis (2025) for spectral descent and Muon in linear models.
 
     Examples
     --------
@@ -116,7 +122,9 @@ class Spectral(OfSingularValues):
 
 @dataclass(frozen=True)
 class Nuclear(OfSingularValues):
-    """Sum of singular values of the matrix K x MD.
+    r"""Sum of singular values of the matrix K x MD.
+
+    .. math:: \Omega(\zeta) = \sum_i \sigma_i(\zeta), \qquad \Omega_*(V) = \max_i \sigma_i(V)
 
     Examples
     --------
@@ -141,7 +149,10 @@ class Nuclear(OfSingularValues):
 
 @dataclass(frozen=True)
 class Schatten(OfSingularValues):
-    """The l_p norm of the singular values of the matrix K x MD; between `Nuclear` and `Spectral`.
+    r"""The l_p norm of the singular values of the matrix K x MD; between `Nuclear` and `Spectral`.
+
+    .. math:: \Omega(\zeta) = \Bigl(\sum_i \sigma_i(\zeta)^p\Bigr)^{1/p}, \qquad
+        \Omega_*(V) = \Bigl(\sum_i \sigma_i(V)^q\Bigr)^{1/q}, \quad 1/p + 1/q = 1
 
     Parameters
     ----------

@@ -103,7 +103,9 @@ class NormOf(ABC, Generic[Point, PointShape]):
 
 
 class Norm(NormOf[Array, Shape]):
-    """A norm of coefficients, with its dual.
+    r"""A norm of coefficients, with its dual.
+
+    .. math:: \Omega_*(V) = \max \, \{ \langle \zeta, V \rangle : \Omega(\zeta) \le 1 \}
 
     Examples
     --------

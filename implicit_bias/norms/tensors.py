@@ -96,7 +96,10 @@ class HasParameterNorm(Protocol):
 @final
 @dataclass(frozen=True)
 class ComposedNorm(ParameterNorm):
-    """One norm within each tensor, another one over the tensors.
+    r"""One norm within each tensor, another one over the tensors.
+
+    .. math:: \|\theta\| = \Bigl\| \Bigl( \frac{\omega_1(\theta_1)}{s_1},
+        \frac{\omega_2(\theta_2)}{s_2}, \ldots \Bigr) \Bigr\|_{\text{outer}}
 
     Parameters
     ----------
@@ -114,6 +117,11 @@ class ComposedNorm(ParameterNorm):
     ------
     ValueError
         Another outer norm; a scale that is not positive.
+
+    Notes
+    -----
+    Tsilivis, Vardi, Kempe (2024) for steepest descent in any norm; Bernstein and Newhouse
+    (2024) for the maximum over the layers.
 
     Examples
     --------

@@ -15,10 +15,10 @@ best       (N,)          the token that each sample is to attend to
 zeta       (E, D)        W', so that f = sum_e q_e <zeta_e, x_best - x_t>
 =========  ============  ===========================================================
 
-Training W by gradient descent belongs to the l2 (Frobenius) norm; training keys and queries apart,
-W = K Q' with at least min(D, E) columns each, to the nuclear norm, as 1/2 (||K||^2 + ||Q||^2) is at
-least ||W||_* and equal to it for some K and Q of this product. Normalised steps in another norm
-belong to this norm of W, as for linear predictors.
+Training W by gradient descent belongs to the l2 (Frobenius) norm. Training keys and queries apart,
+W = K Q' with at least min(D, E) columns each, belongs to the nuclear norm: 1/2 (||K||^2 + ||Q||^2)
+is at least ||W||_*, and equal to it for some K and Q of this product. Normalised steps in another
+norm belong to this norm of W, as for linear predictors.
 
 Source: Tarzanagh, Li, Thrampoulidis, Oymak (2023), "Transformers as support vector machines".
 """
@@ -47,7 +47,11 @@ def attention_margin(
     *,
     C: float = np.inf,
 ) -> MarginProblem:
-    """Build the margin problem of one layer of attention that selects a token of each sample.
+    r"""Build the margin problem of one layer of attention that selects a token of each sample.
+
+    .. math:: \min_W \; \Omega(W') \quad \text{subject to} \quad
+        (x_{n, \text{best}} - x_{n, t})' \, W q_n \ge 1
+        \text{ for all } n \text{ and } t \ne \text{best}
 
     Its solution is the smallest W whose scores x_t' W q are largest, by at least 1, at the best
     token of each sample.

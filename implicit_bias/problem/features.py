@@ -38,8 +38,6 @@ from implicit_bias.problem.masked_gram import masked_gram
 FEW = 0.05
 # Rows handled at once where a product needs a temporary of shape (rows, D).
 BLOCK = 4096
-# Other gates are kept dense, too, up to this many entries (8 MiB).
-DENSE_ENTRIES = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,9 +230,12 @@ def are_few(gates: GateMatrix) -> bool:
     return not isinstance(gates, np.ndarray) and bool(gates.nnz < FEW * size)
 
 
-def for_products(gates: GateMatrix) -> GateMatrix:
-    """Return gates, as a dense array where products are faster so: small ones, unless sparse."""
-    if gates.shape[0] * gates.shape[1] > DENSE_ENTRIES or are_few(gates):
+def for_products(gates: GateMatrix, small: int = 2**20) -> GateMatrix:
+    """Return gates, as a dense array where products are faster so.
+
+    They are with up to ``small`` entries (8 MiB), unless these are sparse.
+    """
+    if gates.shape[0] * gates.shape[1] > small or are_few(gates):
         return gates
     found = dense(gates)
     found.setflags(write=False)

@@ -26,6 +26,7 @@ def linked(message: Message, defined: Container[str]) -> Markup:
     per_cent = f"{NO_BREAK}%"
     values: dict[str, Markup] = {}
     for name, value in message.values.items():
+        # A command has no definition, and no-break spaces would be copied into the shell.
         if name == "to_limit":
             values[name] = as_code(value)
             continue

@@ -39,7 +39,7 @@ from implicit_bias.report.conclusion import as_code, linked
 from implicit_bias.report.figures.base import Section
 from implicit_bias.report.figures.sections import sections
 from implicit_bias.report.style import style
-from implicit_bias.report.tables import definitions, tables
+from implicit_bias.report.tables import define_once, tables, terms_of_verdicts
 from implicit_bias.report.words import class_names, data_facts, programs_in_words
 
 # What a report writes into its folder.
@@ -108,6 +108,7 @@ def write_report(
     described = train
     if described is None:
         described = evaluation
+    # Figures of an earlier report may have other names than those of this one.
     earlier = set((folder / "figures").glob("*.[ps][nv]g"))
     with style():
         drawn = sections(comparison, described)
@@ -115,8 +116,13 @@ def write_report(
 
     if title is None:
         title = f"{', '.join(model.name for model in comparison.models)} on {described.name}"
-    shown = tables(comparison, class_names(comparison, evaluation))
-    defined = definitions(shown)
+    # Each term is defined once, where it first stands: below the verdicts, or below a table.
+    conclusions = comparison.conclusions(to_limit)
+    terms = terms_of_verdicts(comparison, conclusions)
+    shown = define_once(terms, tables(comparison, class_names(comparison, evaluation)))
+    defined = {term.key for term in terms}
+    for table in shown:
+        defined |= {term.key for term in table.terms}
     # The template escapes all that it is given, what users wrote included, but for `Markup`.
     environment = Environment(
         loader=PackageLoader("implicit_bias.report.page", "."),
@@ -131,14 +137,14 @@ def write_report(
         meanings=meanings or programs_in_words(comparison),
         made=f"{datetime.now(UTC):%Y-%m-%d}",
         command=as_code(command),
-        conclusions=comparison.conclusions(to_limit),
+        conclusions=conclusions,
         facts=data_facts(train, evaluation, facts or {}),
         linked=partial(linked, defined=defined),
-        tables=shown,
-        definitions=defined,
+        terms=terms,
+        tables=[table for table in shown if table.main],
+        details=[table for table in shown if not table.main],
+        defined=defined,
         sections=drawn,
-        many_classes=comparison.many_classes,
-        has_margins=any(model.margin for model in comparison.models),
         sources=sources,
     )
     write_text(folder / "report.html", page)
@@ -157,6 +163,7 @@ def report_on(
 
     # No file is overwritten that belongs to no report.
     page = Path(folder) / "report.html"
+    # A folder with a page of this package is a report of it, and may be replaced as a whole.
     if not (page.is_file() and GENERATOR in page.read_text("utf-8", errors="replace")):
         others = [name for name in WRITTEN if (Path(folder) / name).exists()]
         if others:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -12,31 +12,41 @@ import pandas as pd
 from implicit_bias.base.counts import Count
 from implicit_bias.base.wording import INFINITE, UNKNOWN, minus, number, percent, percent_range
 from implicit_bias.comparison import Comparison
-from implicit_bias.comparison.verdict import WORDS
+from implicit_bias.comparison.verdict import WORDS, Conclusion, Verdict
 from implicit_bias.problem import C_in_words
 from implicit_bias.report.words import training_in_words
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a table, as words.toml has it.
+class Term:
+    """A term of a page, as words.toml has it.
 
     Attributes
     ----------
     key : str
-        Where its values are in the frame.
-    kind : str
-        How its values are written, see `value_in_words`; "words" are no numbers.
-    meaning : str
-        What its values are.
+        Name of its definition, to which numbers in a verdict link.
     heading : str
-        What stands above the column.
+        How the page calls it.
+    meaning : str
+        Its definition in one sentence; empty where it needs none.
     """
 
     key: str
-    kind: str
-    meaning: str
     heading: str
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class Column(Term):
+    """A column of a table; ``key`` is where its values are in the frame.
+
+    Attributes
+    ----------
+    kind : str
+        How its values are written, see `value_in_words`; "words" are no numbers.
+    """
+
+    kind: str = "words"
 
     @property
     def numeric(self) -> bool:
@@ -55,12 +65,22 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """What a page shows: columns, rows of text, and notes."""
+    """What a page shows: columns, rows of text, notes, and the terms that it is the first to use.
+
+    Attributes
+    ----------
+    main : bool
+        Whether it stands above the figures, and not among the details at the end.
+    terms : tuple of Term
+        Those of its columns that are defined below it, and nowhere before.
+    """
 
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+    main: bool = False
+    terms: tuple[Term, ...] = ()
 
 
 # --- how values are written ----------------------------------------------------------------------
@@ -105,32 +125,63 @@ def value_in_words(kind: str, value: Any) -> str:
 # --- tables --------------------------------------------------------------------------------------
 
 
+# Terms that are defined below the verdicts, where models have margins.
+MARGIN_TERMS = ("margin", "norm", "max_margin", "optimum", "excess")
+
+
 def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
-    """Lay out the tables of a comparison, whose classes have these names."""
+    """Lay out the tables of a comparison, whose classes have these names; the main ones first."""
+    models = pd.DataFrame(_models(comparison))
     found = [
-        _table("Models", _models(comparison), notes_on_models(comparison)),
+        replace(_table("Models", models, notes_on_models(comparison)), main=True),
     ]
+    agreements = pd.DataFrame(_agreements(comparison))
+    if not agreements.empty:
+        found.append(replace(_table("Agreement between models", agreements), main=True))
+    found.append(_table("More numbers of each model", models))
     differences = pd.DataFrame(_differences(comparison))
     if not differences.empty:
         notes = [WORDS["notes"]["paired"]]
+        # The note explains a contradiction that a reader may see: an interval without 0, and no
+        # decision.
         if differences["left_open"].any():
             notes.append(WORDS["notes"]["not_decided"])
-        found += [
-            _table("Pairs of models", comparison.pair_frame().dropna(subset="disagreement")),
-            _table("Differences of errors", differences, notes),
-        ]
+        found.append(_table("Differences of errors", differences, notes))
     by_class = pd.DataFrame(_errors_by_class(comparison, names))
     if not by_class.empty:
         found.append(_table("Errors by class", by_class))
     return found
 
 
-def definitions(shown: Sequence[Table]) -> dict[str, tuple[str, str]]:
-    """Return heading and meaning of the terms, and of each column of some tables, by key."""
-    found = {term: (term, meaning) for term, meaning in WORDS["terms"].items()}
+def terms_of_verdicts(comparison: Comparison, conclusions: Iterable[Conclusion]) -> list[Term]:
+    """Return the terms that are defined below the verdicts of a comparison."""
+    keys: list[str] = []
+    if any(model.margin for model in comparison.models):
+        keys += MARGIN_TERMS
+    if any(conclusion.verdict is Verdict.DEAD_UNITS for conclusion in conclusions):
+        keys.append("dead")
+    kind = "two_classes"
+    if comparison.many_classes:
+        kind = "many_classes"
+    found = []
+    for key in keys:
+        words = (WORDS["terms"] | WORDS["columns"])[key]
+        meaning = words["meaning"].format(margin=WORDS["margin"][kind])
+        found.append(Term(key, words["heading"], meaning))
+    return found
+
+
+def define_once(known: Iterable[Term], shown: Iterable[Table]) -> list[Table]:
+    """Give each table the terms of its columns that no table before it, nor ``known``, has."""
+    defined = {term.key for term in known}
+    found = []
     for table in shown:
+        terms = []
         for column in table.columns:
-            found[column.key] = (column.heading, column.meaning)
+            if column.meaning and column.key not in defined:
+                terms.append(column)
+                defined.add(column.key)
+        found.append(replace(table, terms=tuple(terms)))
     return found
 
 
@@ -138,9 +189,10 @@ def _table(caption: str, frame: pd.DataFrame, notes: Iterable[str] = ()) -> Tabl
     """Lay out a frame in the columns of words.toml, without those of which nothing is known."""
     columns = []
     for key in WORDS["tables"][caption]:
+        # A column of unknowns would only ask what it means.
         if key in frame and frame[key].notna().any():
-            # words.toml has kind and meaning, and a heading where the key does not serve as one.
-            words = {"heading": key.replace("_", " ")} | WORDS["columns"][key]
+            # words.toml has the kind, and a heading where the key does not serve as one.
+            words = {"heading": key} | WORDS["columns"][key]
             columns.append(Column(key, **words))
     rows = []
     for record in frame.to_dict("records"):
@@ -174,6 +226,24 @@ def _models(comparison: Comparison) -> pd.DataFrame:
             row["status"] = "not separable: proven"
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _agreements(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return a row per pair of models that both predict: on how many samples they agree."""
+    rows = []
+    for pair in comparison.pairs:
+        agreement = comparison.agreement(pair.first, pair.second)
+        if agreement is None:
+            continue
+        row = {
+            "first": pair.first,
+            "second": pair.second,
+            "agreement": agreement.share,
+            "chance_agreement": 1.0 - pair.by_chance,
+            "agreed_samples": agreement,
+        }
+        rows.append(row)
+    return rows
 
 
 def _differences(comparison: Comparison) -> list[dict[str, Any]]:
@@ -210,6 +280,7 @@ def _errors_by_class(comparison: Comparison, names: Sequence[str]) -> list[dict[
     rows = []
     for model in comparison.predicting:
         for label, name in zip(comparison.classes, names, strict=True):
+            # A class without test samples has no recall.
             wrong = model.wrong[comparison.y == label]
             if len(wrong) == 0:
                 continue

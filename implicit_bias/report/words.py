@@ -45,6 +45,7 @@ def programs_in_words(comparison: Comparison) -> dict[str, str]:
 def _program_in_words(fitted: FittedMargin) -> str:
     """Name the norm, the gates and C of a model's optimization problem."""
     model = fitted.architecture
+    # Groups of the norm, if it has its own; else those of the gating, one for each unit.
     groups = model.groups
     if groups is None:
         groups = model.gating.groups
@@ -73,6 +74,7 @@ def class_as_sign(label: float) -> str:
 
 def class_names(comparison: Comparison, data: Dataset) -> tuple[str, ...]:
     """Names of the classes (K,) of a comparison, by a data set that has as many."""
+    # A data set of two classes names both, even if a model knows a third: then labels are clearer.
     if len(data.class_names) == len(comparison.classes):
         return data.class_names
     return tuple(map(label_text, comparison.classes.tolist()))
@@ -95,13 +97,6 @@ def class_note(data: Dataset) -> str:
         return ""
     negative, positive = data.class_names
     return str(WORDS["classes"]["named_two"].format(positive=positive, negative=negative))
-
-
-def margin_words(data: Dataset) -> str:
-    """Say what the margin of a sample is."""
-    if data.classes is None:
-        return str(WORDS["margin"]["two_classes"])
-    return str(WORDS["margin"]["many_classes"])
 
 
 def data_facts(train: Dataset | None, test: Dataset, given: Mapping[str, str]) -> dict[str, str]:

@@ -18,8 +18,8 @@ from implicit_bias.base import options
 MODEL_MEANINGS = {
     "gd-gln": "gated linear network (GLN), trained by gradient descent",
     "local-gln": "the same network, trained locally: each unit predicts the label itself",
-    "svm-gln": "SVM on the network’s gates under the sum of its units’ norms, which is its limit",
-    "svm-l2": "SVM on the same gates under one Euclidean (l2) norm over all joint contexts",
+    "svm-gln": "SVM on the gates of gd-gln, in the sum of the units’ norms: its predicted limit",
+    "svm-l2": "SVM on the same gates, in one Euclidean (l2) norm over all joint contexts",
     "svm-shallow": "SVM of one layer, with a weight vector for each joint context that occurs",
     "svm-linear": "linear SVM, without gates",
     "gd-relu": "ReLU network, trained by gradient descent",

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from implicit_bias.comparison import Comparison
     from implicit_bias.estimators.base import BinaryClassifier
 
-# Training samples where the user names no number: at most these, and at most 4/5 of the data.
-DEFAULT_TRAIN_SIZE = 1000
-
 
 @dataclass(frozen=True, eq=False)
 class Data:
@@ -43,8 +40,11 @@ class Data:
         return found
 
 
-def load_data(config: RunConfig) -> Data:
+def load_data(config: RunConfig, default_size: int = 1000) -> Data:
     """Load and split the data of a configuration.
+
+    Where that has no number of training samples, these are at most ``default_size``, and at most
+    4/5 of the data.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def load_data(config: RunConfig) -> Data:
         everything = table.samples
     size = config.train_size
     if size is None:
-        size = min(DEFAULT_TRAIN_SIZE, len(everything) * 4 // 5)
+        size = min(default_size, len(everything) * 4 // 5)
     if table is not None:
         parts = table.split(size, seed=config.split_seed, standardize=bool(config.standardize))
     else:

@@ -7,7 +7,7 @@ solve.py            `solve`, and the grade of an answer
 choice.py           which solver "auto" takes, and which ones follow where it fails
 costs.py            how long a method would take, by its operations
 base.py             what every solver takes and gives back
-iteration.py        the one loop around every native method
+iteration.py        the one loop around every built-in method
 interior_point.py   the interior point, in the space of the rows or of the features
 newton.py           its Newton systems, in the space of the rows or of the features
 cones/              its cones: of Euclidean groups, of singular values, of entries

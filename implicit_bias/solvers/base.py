@@ -31,10 +31,10 @@ class Tolerances:
         Relative gap between the certified bounds.
     feasibility : float
         Largest violation of y_n f(x_n) >= 1 (relative to 1) before the coefficients are scaled
-        to margin 1.
+        to unit margin.
     infeasibility : float
         The data count as not separable where max_g ||V_g(alpha)|| of some alpha >= 0 is below
-        this share of sum_n alpha_n ||phi_n||, phi_n the features of sample n: with all features
+        this fraction of sum_n alpha_n ||phi_n||, phi_n the features of sample n: with all features
         scaled to norm 1, any separator of norm 1 would have a margin as small.
     """
 
@@ -106,7 +106,7 @@ class Answer:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Start(Answer):
-    """What a native solver may start from: a `Solution` of a similar problem, or its arrays.
+    """What a built-in solver may start from: a `Solution` of a similar problem, or its arrays.
 
     ``alpha`` may be shorter than the problem: samples appended to it start at 0. The coefficients
     have margins of 1 where there are no losses, and ``group_norms`` (G,) are their ||zeta_g||.
@@ -117,7 +117,12 @@ class Start(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Solution(Start):
-    """A solved margin problem.
+    r"""A solved margin problem.
+
+    .. math:: \zeta_g = d_g V_g(\alpha), \qquad d_g (1 - \|V_g(\alpha)\|) = 0, \qquad
+        \alpha_n (y_n (f(x_n) + b) - 1) = 0
+
+    at the optimum of a hard margin under a sum of Euclidean norms; see `MarginProblem` for V.
 
     Attributes
     ----------
@@ -126,17 +131,17 @@ class Solution(Start):
     alpha : ndarray of shape (N,) or (N, K)
         Dual variables, scaled to be feasible (up to 1e-11); sum 1 where the data are not separable.
     group_norms : ndarray of shape (G,)
-        d_g = ||zeta_g||, the multiplier of group g: zeta_g = d_g P_g V_g at the optimum.
+        d_g = ||zeta_g||, the multiplier of group g: zeta_g = d_g V_g at the optimum.
     coef : ndarray of shape (M, D) or (K, M, D)
-        Coefficients zeta, scaled to smallest margin 1 (hard margin); zero where the data are
+        Coefficients zeta, scaled to unit margin (hard margin); zero where the data are
         not separable.
     intercept : float or ndarray of shape (K,)
-        The free offset beta: the predictor is f(x) + beta. 0 where the problem has none.
+        The unpenalized intercept beta: the predictor is f(x) + beta. 0 where the problem has none.
     support : ndarray of int
         Support vectors: the samples for which alpha_n, relative to its mean, exceeds
         y_n f(x_n) - 1 (one of the two is 0 at the optimum).
     active : ndarray of bool, shape (G,)
-        The groups that the norm has not switched off: those for which d_g, relative to its mean,
+        The nonzero groups: those for which d_g, relative to its mean,
         exceeds 1 - ||V_g||.
     status : Status
         How it ended.
@@ -203,6 +208,7 @@ class Solution(Start):
         alpha = np.zeros((n_samples, *self.alpha.shape[1:]))
         alpha[kept] = self.alpha
         stats = self.stats
+        # It names samples, which have other numbers among all.
         if stats.conflict is not None:
             stats = replace(stats, conflict=find_conflict(self.problem, kept))
         return replace(self, alpha=alpha, support=kept[self.support], stats=stats)
@@ -300,6 +306,7 @@ def check_start(problem: MarginProblem, start: Start | None) -> None:
             f"start has dual variables of shape {start.alpha.shape}, the problem of "
             f"{problem.alpha_shape}: it needs the same classes"
         )
+    # A start with fewer samples is one of growing data: the rest begin at alpha = 0.
     if len(start.alpha) > problem.n_samples or len(start.group_norms) != problem.n_groups:
         raise ValueError(
             f"start has {len(start.alpha)} samples and {len(start.group_norms)} groups, the "
@@ -370,16 +377,18 @@ class ExternalSolver(Solver):
     Parameters
     ----------
     few_entries : int
-        A program of up to this many entries of the features takes a second or two.
+        A problem with up to this many entries of the features takes a second or two.
     patience : float
-        Limit in seconds on such a program, where ``max_seconds`` sets none.
+        Limit in seconds for such a problem, where ``max_seconds`` sets none.
     """
 
     few_entries: int = 10_000
     patience: float = 20.0
 
     def seconds_for(self, n_entries: int) -> float | None:
-        """Return the seconds that a program of so many entries may take; None is no limit."""
+        """Return the seconds that a problem of so many entries may take; None is no limit."""
         if self.max_seconds is not None:
             return self.max_seconds
+        # Only small programs get a limit that nobody asked for: there more time means that the
+        # solver cycles. Of a large one nobody knows how long it takes.
         return self.patience if n_entries <= self.few_entries else None

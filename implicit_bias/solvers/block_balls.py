@@ -87,19 +87,19 @@ class BlockBalls(NativeSolver):
         Rows that the system begins with: the first ones of the problem, which should be those that
         are likely to be support vectors.
     near : float
-        A row joins where its margin exceeds the smallest one by less than this share of what the
+        A row joins where its margin exceeds the smallest one by less than this fraction of what the
         median row of the system has.
     growth : float
-        Share of its size by which the system may grow in a step.
+        Fraction of its size by which the system may grow in a step.
     room : float
         A row that joins is this multiple of mu above the margin m, at least.
     boundary_share : float
-        Share of the way to the boundary that a step goes.
+        Fraction of the way to the boundary that a step goes.
     halving_from : float
         From this gap on a step counts as progress where it halves the gap; before, where mu falls
         by `least_fall`, or there is no upper bound yet.
     least_fall : float
-        Share of mu that is left at most after a step that counts as progress.
+        Fraction of mu that is left at most after a step that counts as progress.
     patience : int
         Steps without progress after which rounding is taken for the cause.
     """

@@ -80,7 +80,7 @@ class FallBack:
         Entries of the cones of matrix norms up to which Clarabel is taken: it factorises them, in
         hours and tens of GiB where SCS takes seconds.
     most_with_offset : int
-        Samples up to which a user is told that a free offset would separate them.
+        Samples up to which a user is told that an unpenalized intercept would separate them.
     """
 
     doubtful: float = 1e-4
@@ -108,6 +108,7 @@ class FallBack:
             other = "feature-space"
         elif len(problem.constraints) <= INTERIOR_POINT_LIMIT:
             other = "interior-point"
+        # The same method on the same numbers fails again.
         if other == failed:
             return None
         return other
@@ -178,7 +179,8 @@ def choose(problem: MarginProblem) -> Choice:
     if not is_native(problem):
         if _sums_maxima(problem):
             return Choice("highs", "a norm of maxima is a linear program")
-        return Choice(FALL_BACK.conic(problem), "a norm that no native method takes")
+        # The norm has to have an atom in CVXPY, which is seen when the program is formulated.
+        return Choice(FALL_BACK.conic(problem), "a norm that no built-in method takes")
     seconds = costs.estimates(problem)
     best = min(seconds, key=lambda name: seconds[name])
     others = ", ".join(f"{name} {value:.2g} s" for name, value in seconds.items() if name != best)
@@ -216,6 +218,8 @@ def _semidefinite_entries(problem: MarginProblem) -> int:
         norm = norm.norm
     if norm not in (norms.Nuclear(), norms.Spectral()):
         return 0
+    # A symmetric matrix has n (n + 1) / 2 entries, and an interior point factorises a matrix of
+    # that order.
     return int((orders * (orders + 1) // 2).sum())
 
 

@@ -27,9 +27,9 @@ highs         1, entries R F r, pivots R F r min(R, F r)
 The constants were fitted to the processor's time of all methods on 640 problems, on one core of an
 AMD EPYC (about 40 billion operations a second): drawn tables of 100 to 60,000 rows, 5 to 500
 columns and 2 to 15 classes, apart or noisy, and MNIST, hard and soft, under l2 with gates or
-without, l1, l_inf, the spectral and the nuclear norm. (The fit had one lower limit: a working set
+without, l1, l_inf, the spectral and the nuclear norm. The fit had one lower limit: a working set
 costs at least 0.8 of an interior point on W rows with a soft margin, 0.6 with a hard margin, and
-2.4 with a hard margin under norms of singular values.) In the median an estimate is wrong by a
+2.4 with a hard margin under norms of singular values. In the median an estimate is wrong by a
 factor of 1.2 to 1.3 for an interior point, 1.5 for a working set and 2 for HiGHS. On nine problems
 of ten the method with the smallest estimate takes at most 1.25 times as long as the fastest one.
 Only ratios of estimates matter.

@@ -3,7 +3,7 @@ r"""CVXPY's solvers on the same `MarginProblem`: the reference, and the only use
 Primal  minimise  Omega(zeta) + C sum_n xi_n
         subject to  A zeta + E b + xi_n(p) >= 1 for all rows p,   xi >= 0
 
-With two classes, one group and a hard margin the program is quadratic, up to the scale of zeta,
+With two classes, one group and a hard margin this is a quadratic program, up to the scale of zeta,
 
         minimise ||zeta||^2 / 2  subject to  A zeta + E b >= 1,
 
@@ -130,7 +130,8 @@ class CvxpySolver(ExternalSolver):
     backend : str
         Its name.
     time_share : float
-        Of the time that there is, a solver gets this share, so that its last iterate can be read.
+        Of the time that there is, a solver gets this fraction, so that its last iterate can be
+        read.
     """
 
     backend: str
@@ -205,10 +206,13 @@ class CvxpySolver(ExternalSolver):
             status = Status.TIME_LIMIT
         elif said == cp.USER_LIMIT or iterations >= limit:
             status = Status.ITERATION_LIMIT
+        # The certificate of another library is not read: `gordan` finds alpha that the package can
+        # verify. A soft margin is always feasible.
         if problem.hard_margin and said in NO_SOLUTION:
             alpha = gordan(problem, problem.constraints, deadline)
             answer = replace(answer, alpha=alpha)
             status = Status.NOT_SEPARABLE
+        # Also of an inaccurate solution, or of the iterate at a limit: any numbers bound something.
         elif all(variable.value is not None for variable in program.variables()):
             answer = read()
         return Candidate(**vars(answer), status=status, iterations=iterations, detail=said)
@@ -216,7 +220,7 @@ class CvxpySolver(ExternalSolver):
     def formulate(
         self, problem: MarginProblem, quadratic: bool
     ) -> tuple[cp.Problem, Callable[[], Answer]]:
-        """Return the program of the module's head, and what reads its solution once it is solved.
+        """Return the problem of the module's head, and what reads its solution once it is solved.
 
         Quadratic programs are formulated as such where ``quadratic``.
         """
@@ -242,6 +246,7 @@ class CvxpySolver(ExternalSolver):
         reached = margins >= 1
 
         def read() -> Answer:
+            # Solvers return multipliers that are negative by their tolerance.
             multipliers = np.maximum(reached.dual_value, 0.0)
             if quadratic:  # the multipliers of ||zeta||^2 / 2 are ||zeta|| alpha
                 tiny = float(np.finfo(np.float64).tiny)
@@ -259,7 +264,7 @@ class CvxpySolver(ExternalSolver):
 
 
 def is_quadratic(problem: MarginProblem) -> bool:
-    """Whether the program is quadratic, up to the scale of its variables."""
+    """Whether the problem is a quadratic program, up to the scale of its variables."""
     return problem.hard_margin and problem.n_groups == 1 and problem.is_binary_group_lasso
 
 
@@ -306,12 +311,14 @@ def interpolate(
     zeta = cp.Variable(K * A.shape[1])
     equations = A @ cp.reshape(zeta, (K, A.shape[1]), order="C").T == Y
     program = cp.Problem(cp.Minimize(norm.atom(zeta, shape, cp)), [equations])
+    # Clarabel has more digits; SCS takes cones that are too large for it.
     for name in ("clarabel", "scs"):
         try:
             BACKENDS[name].solve(program, max(tolerance, 1e-10), deadline.left)
         except cp.SolverError:
             continue
         if zeta.value is not None and equations.dual_value is not None:
+            # CVXPY adds dual_value times (A zeta - Y) to the objective: alpha has the other sign.
             alpha = -np.asarray(equations.dual_value).reshape(Y.shape)
             iterations = int(program.solver_stats.num_iters or 0)
             return zeta.value.reshape(K, A.shape[1]), alpha, name, iterations

@@ -86,12 +86,12 @@ class FeatureSpace(RowSolver):
     uneven : float
         Samples' alpha differ by this factor at most at the start.
     boundary_share : float
-        Share of the way to the boundary that a step may go.
+        Fraction of the way to the boundary that a step may go.
     least_centring : float
-        Least share of mu that a step aims at.
+        Least fraction of mu that a step aims at.
     aim, settled : float, int
-        The solver aims at this share of the tolerance, because the certificate rounds differently;
-        but a gap that has not fallen for so many steps will do.
+        The solver aims at this fraction of the tolerance, because the certificate rounds
+        differently; but a gap that has not fallen for so many steps will do.
     patience, least_progress : int, float
         So many steps without this relative progress, and stagnation is attributed to rounding.
     rounding : float
@@ -99,7 +99,7 @@ class FeatureSpace(RowSolver):
     polished_gap, polished_ratio : float
         From this gap, or this Gordan ratio, results are polished.
     safety_share : float
-        The safest coefficients may be worse than the best ones by this share of the tolerance.
+        The safest coefficients may be worse than the best ones by this fraction of the tolerance.
     """
 
     starts: tuple[tuple[float, float], ...] = ((1e6, 1e-2), (1.0, 1.0))
@@ -387,7 +387,7 @@ class EmbeddingNewton:
     box: Tensor
     gap: Tensor
 
-    # A solution is refined until its residual is this share of the first one, or stops falling.
+    # A solution is refined until its residual is this fraction of the first one, or stops falling.
     refined: ClassVar[float] = 1e-13
     refinements: ClassVar[int] = 4
 
@@ -453,7 +453,7 @@ class EmbeddingNewton:
         scaled = self.scaled
         cones = self.cones
         mu = centring * self.mu
-        keep = 1.0 - centring  # share of the residuals that the step removes
+        keep = 1.0 - centring  # fraction of the residuals that the step removes
         # s alpha = xi beta = tau kappa = mu, linearised: what the products must change by.
         s_alpha = mu - p.s * p.alpha
         xi_beta = mu - p.xi * p.beta
@@ -611,7 +611,7 @@ def qr_factor(
     """R of a QR factorisation of some rows and those of diag(weights) B.
 
     Heavy rows come first, those above ``heavy_share`` times the mean: then rounding leaves the
-    light ones their digits. Directions whose rows are below the share ``ridge`` of their columns
+    light ones their digits. Directions whose rows are below ``ridge`` times their columns
     are left to the refinement.
 
     Raises

@@ -28,7 +28,7 @@ A Newton step eliminates s, xi, w and T and solves one system in the space of th
 features (`newton`). Mehrotra's predictor sets the centring; its second-order terms enter the
 corrector. Typically 10 to 15 steps reach a gap of 1e-10.
 
-Each iterate yields two bounds. The upper bound is the objective of zeta, scaled to margin 1; the
+Each iterate yields two bounds. The upper bound is the objective of zeta, scaled to unit margin; the
 lower bound is b' alpha, scaled into Omega_*(V) <= 1 and the boxes.
 
 For groups, in the rows, two things save time and change nothing else.
@@ -39,8 +39,8 @@ Float32   Far from the optimum half the digits steer as well: the first steps ar
           has only to verify the bounds.
 Idle      When the gap is coarse, samples that are clearly no support vectors (s / alpha dwarfs the
 rows      diagonal of Q(d)) are left out of the system. They follow the central path by themselves:
-          their s is what their margin exceeds b by, their alpha goes to mu / s, and its drift
-          enters the right-hand side. So leaving them out costs no dual feasibility.
+          their s is what their margin exceeds b by, their alpha tends to mu / s, and its
+          drift enters the right-hand side. So leaving them out costs no dual feasibility.
 
 A warm start begins at the solution of a similar problem, moved into the interior.
 """
@@ -103,9 +103,9 @@ class StepRule:
     Attributes
     ----------
     boundary_share : float
-        Share of the way to the boundary that a step may go.
+        Fraction of the way to the boundary that a step may go.
     floor : float
-        mu need not fall below this share of what the gap tolerance asks for.
+        mu need not fall below this fraction of what the gap tolerance asks for.
     patience : int
         Steps without progress after which stagnation is attributed to rounding.
     short : float
@@ -113,7 +113,7 @@ class StepRule:
     damping : tuple of int
         Those that trust the predictor's second-order terms less, by its length to these powers.
     centring : tuple of float
-        Those that centre first, at these shares of mu.
+        Those that centre first, at these fractions of mu.
     keeps_equations : bool
         Whether T keeps the equation of the spectral cone (`Cone.moved`), for which steps are cut.
     """
@@ -158,7 +158,7 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class InteriorPoint(RowSolver):
-    """The native solver: a dozen Newton steps, each one Cholesky factorisation.
+    """The built-in solver: a dozen Newton steps, each one Cholesky factorisation.
 
     It takes sums of Euclidean norms over groups, l_p, and, with many classes, nuclear norms (of
     all, or of groups of gates) and the spectral norm.
@@ -181,16 +181,16 @@ class InteriorPoint(RowSolver):
         From this gap on clear samples are left out of systems of the rows: all idle alpha together
         are a few percent there.
     clear, stiffness : float
-        A row becomes idle where its margin exceeds b by the share ``clear``, and s / alpha the
+        A row becomes idle where its margin exceeds b by the fraction ``clear``, and s / alpha the
         diagonal of Q(d) by the factor ``stiffness``.
     least_leaving : float
-        Rows leave the system only when they are at least this share of it: the smaller system
+        Rows leave the system only when they are at least this fraction of it: the smaller system
         needs a Gram matrix of its own.
     still_clear : float
-        An idle row comes back where its margin exceeds b by less than this share.
+        An idle row comes back where its margin exceeds b by less than this fraction.
     aim, settled : float, int
-        The solver aims at this share of the tolerance, because the certificate rounds differently;
-        but a gap that has not fallen for so many steps will do.
+        The solver aims at this fraction of the tolerance, because the certificate rounds
+        differently; but a gap that has not fallen for so many steps will do.
     least_progress : float
         Progress of a bound or of the gap in a step, relative; with less for a while, stagnation is
         attributed to rounding.
@@ -199,7 +199,8 @@ class InteriorPoint(RowSolver):
     rounding : float
         A computed gap is reported as no less than this.
     balance : float
-        Alpha are repaired, to obey e' alpha = 0 exactly, where they lack no more than this share.
+        Alpha are repaired, to obey e' alpha = 0 exactly, where they lack no more than this
+        fraction.
     suspicious : float
         A stage that stalls without a separator ends as "not separable" where the Gordan ratio of
         its alpha is above this: then `solve` looks for a proof.

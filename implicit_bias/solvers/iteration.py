@@ -1,4 +1,4 @@
-"""The one loop around every native method: iterate, keep the history, stop, be interrupted.
+"""The one loop around every built-in method: iterate, keep the history, stop, be interrupted.
 
 A method is a `Run`: an object that holds the state of one solve. Its ``steps`` yield the best
 bounds so far, once an iteration, and return the status with which they end; its ``answer`` is
@@ -64,7 +64,7 @@ def finite(problem: MarginProblem, found: base.Candidate) -> base.Candidate:
 
 
 class Run(ABC):
-    """One solve by a native method, as far as it has come."""
+    """One solve by a built-in method, as far as it has come."""
 
     detail: str = ""
     # The seconds that a step may take, where that was estimated.
@@ -133,6 +133,7 @@ def follow(
             except TimeoutError:
                 status = Status.TIME_LIMIT
             except run.trouble as error:
+                # A ValueError of the arithmetic is trouble, this one is the caller's.
                 if isinstance(error, UnsuitableError):
                     raise
                 run.detail = f"{type(error).__name__}: {error}"
@@ -146,6 +147,7 @@ def follow(
                     status = Status.TIME_LIMIT
                 elif len(history) >= limit:
                     status = Status.ITERATION_LIMIT
+    # Ctrl-C ends a solve as a limit does: hours of work leave their bounds.
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     assert status is not None
@@ -179,7 +181,7 @@ class NativeSolver(base.Solver):
     def takes_norm(self, problem: MarginProblem) -> bool:
         """Whether it takes the norm of a problem of two classes as it is.
 
-        If not, it gets the same program as a sum of l2 norms over groups of gates.
+        If not, it gets the same problem as a sum of l2 norms over groups of gates.
         """
         return False
 
@@ -208,7 +210,7 @@ class NativeSolver(base.Solver):
         deadline = Deadline.after(self.max_seconds)
         import torch  # here: solvers that do not compute with it need not load it
 
-        # A sum of l2 norms over other parts than gates, such as inputs, becomes the same program
+        # A sum of l2 norms over other parts than gates, such as inputs, becomes the same problem
         # over groups of gates. A method that `takes_norm` gets the problem as it is.
         posed = problem
         if problem.classes is None and not self.takes_norm(problem):
@@ -222,6 +224,8 @@ class NativeSolver(base.Solver):
                 deadline=deadline,
                 mode=torch.inference_mode,  # small steps take a tenth less time
             )
+        # A method that left the range of float64 may still have proven one of the bounds: each half
+        # is kept if it is finite.
         found = finite(problem, found)
         return replace(found, coef=found.coef.reshape(problem.coef_shape))
 

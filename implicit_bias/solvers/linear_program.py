@@ -18,15 +18,17 @@ alpha   (P,)       multipliers of the margins
 ======  =========  =========================================================================
 
 At a vertex few rows are tight, and with l1 few entries are not 0. So the rounds (`rounds`) solve
-the program on some rows, and on some columns where each entry is a group of its own: V of the
-multipliers, padded with zeros, prices all columns, and those with |V_j| > 1 join.
+the linear program on a working set of rows. Where each entry is a group of its own, they solve it
+on a working set of columns, too: V of the multipliers, padded with zeros, prices all columns, and
+those with |V_j| > 1 join.
 
-HiGHS's tolerances are absolute. So where its answer is not good enough, what is violated, and what
-the reduced costs lack, make another program around the solution, scaled up, whose solution corrects
-it (Gleixner, Steffy, Wolter 2016: iterative refinement).
+HiGHS's tolerances are absolute. Where its answer is not good enough, iterative refinement corrects
+it (Gleixner, Steffy, Wolter 2016): the violations and the negative reduced costs make another
+linear program around the solution, which is scaled up.
 
-If the rows of a round are not separable with all columns, neither are all: then the largest
-margin of |zeta_j| <= 1 is 0, and the multipliers of that program are Gordan's proof.
+If the rows of a round are not separable with all columns, all rows are not separable, either. Then
+the maximum margin over |zeta_j| <= 1 is 0, and the multipliers of that linear program are Gordan's
+proof.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ from implicit_bias.solvers import base
 from implicit_bias.solvers.iteration import follow
 from implicit_bias.solvers.rounds import RowRounds
 
-# What HiGHS calls a program without feasible points.
+# HiGHS's status of a problem without feasible points.
 INFEASIBLE = 2
 
 
@@ -64,20 +66,20 @@ class LinearProgram(base.ExternalSolver):
     first_columns : float
         Columns of the first round, as a multiple of its rows, where columns are generated.
     slack_share : float
-        A row is violated, and a column missing, beyond this share of the gap tolerance.
+        A row is violated, and a column missing, beyond this fraction of the gap tolerance.
     max_rounds : int
         Limit where ``max_iterations`` sets none.
     highs_tolerance : float
         HiGHS's own tolerances, which are absolute: its smallest ones.
     refinements : int
-        Programs, at most, that correct a solution.
+        Linear programs, at most, that correct a solution.
     digits : float
-        What corrections may leave of a margin or a reduced cost, as a share of its terms' sizes.
+        What corrections may leave of a margin or a reduced cost, as a fraction of its terms' sizes.
     growth, step_back : float
         A correction is scaled up at most so much more than the one before it, and by so much less
         where HiGHS fails on it.
     rounding : float
-        Rounding of a margin, as a share of its terms' sizes.
+        Rounding of a margin, as a fraction of its terms' sizes.
     """
 
     first_rows: int = 400
@@ -115,7 +117,7 @@ class LinearProgram(base.ExternalSolver):
 
 
 class _WorkingProgram(RowRounds):
-    """The program on a working set of rows and columns.
+    """The linear program on a working set of rows and columns.
 
     Attributes
     ----------
@@ -124,11 +126,11 @@ class _WorkingProgram(RowRounds):
     single : bool
         Whether each column is a group of its own: then columns are generated.
     columns : ndarray of int
-        Those of the program.
+        Those of the working set.
     V : ndarray of shape (J,)
         A' alpha of the last multipliers, which prices the columns.
     effort : int
-        Where a program fails: 1 refines it, 2 also brings its rows and columns to one size.
+        Where HiGHS fails: 1 refines its solution, 2 also scales rows and columns to one size.
     """
 
     most_effort = 2
@@ -159,12 +161,13 @@ class _WorkingProgram(RowRounds):
             self._add_columns(np.arange(len(self.groups)), max(1, count))
 
     def solve_and_price(self) -> Status | None:
-        """Solve the program; where it fails with more columns, or with more digits."""
+        """Solve on the working set; where that fails, with more columns or more digits."""
         while True:
-            self.detail = f"{len(self.rows)} rows, {len(self.columns)} columns in the last program"
+            size = f"{len(self.rows)} rows, {len(self.columns)} columns"
+            self.detail = f"{size} in the last linear program"
             status, found = self._program()
             if status == INFEASIBLE and len(self.columns) < len(self.groups):
-                # Perhaps for want of columns.
+                # Perhaps columns are missing.
                 others = np.setdiff1d(np.arange(len(self.groups)), self.columns)
                 self._add_columns(others, 2 * len(self.columns))
             elif found is not None or not self._try_harder():
@@ -202,7 +205,7 @@ class _WorkingProgram(RowRounds):
         return Status.NUMERICAL_TROUBLE
 
     def _try_harder(self) -> bool:
-        """Spend more effort on the next program, if there is more."""
+        """Spend more effort on the next linear program, if there is more."""
         if self.effort == self.most_effort:
             return False
         self.effort += 1
@@ -214,7 +217,7 @@ class _WorkingProgram(RowRounds):
         self.columns = np.union1d(self.columns, wanted[order])
 
     def _program(self) -> tuple[int, base.Answer | None]:
-        """Solve the program on the working set: HiGHS's status, and what it found."""
+        """Solve the linear program on the working set: HiGHS's status, and what it found."""
         problem = self.problem
         rows = self.working
         unit = problem.scale
@@ -323,7 +326,7 @@ class _InequalityForm:
     def solve(
         self, solver: LinearProgram, deadline: Deadline, *, count: int, equilibrate: bool
     ) -> tuple[int, tuple[Array, Array] | None]:
-        """Solve digit by digit, by this many programs at most.
+        """Solve digit by digit, by this many linear programs at most.
 
         Returns
         -------
@@ -367,7 +370,7 @@ class _InequalityForm:
         dual = 1.0
         best: tuple[Array, Array] | None = None
         for _ in range(count):
-            # --- the program of the correction ---------------------------------------------------
+            # --- the linear program of the correction --------------------------------------------
             # Around (x, y) the costs are the reduced costs and the bounds what x leaves of its own.
             # Scaled up, what HiGHS's absolute tolerances leave of it is little of x and y.
             correction = scipy.optimize.linprog(

@@ -10,9 +10,9 @@ margins: D is diag(s / alpha) plus, with a soft margin, a block xi / w for each 
 in the rows, with D + Phi K Phi' or D + Phi K^-1 Phi', or in the features, with K^-1 + Phi' D^-1 Phi
 or K + Phi' D^-1 Phi: whichever `costs` estimates to be faster. With W = V the system in the
 features keeps numbers of the cone as a border (`cones`). In the rows Phi (A (x) I) Phi' is the mask
-(b A b') o (x x'); what K adds to it has the rank r (r + 1) / 2 (a border of the system, because it
-grows like 1 / mu) or, inverted, r^2. With entries K is diagonal. The system of Euclidean groups in
-the rows is
+(b A b') o (x x'). What K adds to it has the rank r (r + 1) / 2 or, inverted, r^2. It is a border of
+the system, because it grows like 1 / mu. With entries K is diagonal. The system of Euclidean groups
+in the rows is
 
         [ A   Pi      e ] [dalpha]   [right]        A = Q(R) + diag(s / alpha) + blocks xi / w
         [ Pi' -T / R  0 ] [dR    ] = [c]                                                  (groups)
@@ -152,6 +152,7 @@ class Newton(ABC, Generic[AnyCone]):
         if self.drifts is not None:
             drift, drift_by_mu = self.drifts
             imbalance = imbalance + drift.imbalance + mu * drift_by_mu.imbalance
+        # What is left are the equations of the head, which each system solves in its own space.
         alpha, beta, change, U = self.changes(right, imbalance, mu, predictor, weight)
         # Back substitution: s alpha and xi w change as asked for, and w by what its box loses.
         s = (s_alpha - p.s * alpha) / p.alpha
@@ -176,6 +177,7 @@ class RowNewton(Newton[AnyCone]):
         """
         p = self.point
         # The diagonal of D, and its blocks where several rows share a box.
+        # A loose box, w far above xi, adds nothing: its row is as one of a hard margin.
         box = p.xi / p.w
         diagonal = p.s / p.alpha
         if self.boxes.index is None:
@@ -191,6 +193,8 @@ class RowNewton(Newton[AnyCone]):
         # A = L L'; the Schur complement of the border is slack + H' H with H = L^-1 [border, e].
         self.L = factor(matrix)
         self.H = torch.linalg.solve_triangular(self.L, torch.hstack([border, self.e]), upper=False)
+        # A sum of squares, so it is definite whatever rounding does to A. It is empty where there
+        # is neither a border nor an offset.
         self.schur = self.H.T @ self.H
         self.schur.diagonal()[: len(slack)] += slack
         if len(self.schur):
@@ -258,7 +262,7 @@ class ClassRowNewton(RowNewton[AnyClassCone]):
     The equations of the cone and of the intercept hold to rounding after each solve.
     """
 
-    # The refinement ends when the rows' residual is below this share of their right-hand side.
+    # The refinement ends when the rows' residual is below this fraction of their right-hand side.
     negligible: ClassVar[float] = 1e-10
 
     def factorise(self) -> None:
@@ -296,6 +300,8 @@ class FixedRadiusRowNewton(ClassRowNewton[NuclearCone]):
         beta = torch.zeros_like(imbalance)
         U = cone.V_residual
         for refinement in range(self.refinements):
+            # The residual is computed by products with Phi, not with A: what the matrix A has lost
+            # in forming Phi K Phi' the refinement brings back.
             margins = cone.apply(right_of_cone.conjugate + cone.times_K(U))
             residual = right - margins - self.times_D(alpha, beta)
             if refinement > 0 and residual.norm() <= self.negligible * right.norm():
@@ -381,7 +387,7 @@ class FeatureNewton(Newton[FeatureCone]):
     h: Tensor
     loose: Tensor | None
 
-    # The refinement ends after a correction below this share of the solution: the next one would
+    # The refinement ends after a correction below this fraction of the solution: the next one would
     # be about its square.
     settled: ClassVar[float] = 1e-8
     # Of products in float32 each refinement has to be smaller than the last by this factor.
@@ -469,6 +475,7 @@ class FeatureNewton(Newton[FeatureCone]):
         for refinement in range(self.refinements):
             of_alpha = self.at_unknowns(phi.adjoint(alpha))
             residual = whole + torch.cat([of_alpha, e.T @ alpha])
+            # Of the offsets the matrix has no part of its own.
             residual[:size] -= self.cone_matrix.times(x[:size])
             # Twenty times as fast as torch.cholesky_solve, of one right-hand side.
             half = torch.linalg.solve_triangular(self.L, residual[:, None], upper=False)

@@ -76,29 +76,30 @@ class OneGroup(RowSolver):
         Solves what the method does not take, and where it makes no headway. Its limit on iterations
         and its own tolerances are those of this solver.
     aim : float
-        The share of the tolerance to reach: the certificate rounds differently.
+        The fraction of the tolerance to reach: the certificate rounds differently.
     max_steps, patience : int
         Steps on one level at most, and steps after which it gives up where the number of rows in
         the wrong set has not fallen below its smallest value there.
     growths : tuple of float
-        Share of F by which it may grow in a step: all at once, or slowly where that leads nowhere.
+        Fraction of F by which it may grow in a step: all at once, or slowly where that leads
+        nowhere.
     most_levels, first_rows : int
         Levels at most, and rows of the first one at least.
     rough : float
-        Share of a level's rows that may still be in the wrong set when the next one begins.
+        Fraction of a level's rows that may still be in the wrong set when the next one begins.
     nearly : float
-        Bounds are computed where at most this share of all rows is in the wrong set: with more they
-        are too far apart to be worth a product.
+        Bounds are computed where at most this fraction of all rows is in the wrong set: with more
+        they are too far apart to be worth a product.
     ridges : tuple of float
-        Shares of the mean of the diagonal of Q_FF: the first that makes Q_FF definite is added.
+        Fractions of the mean of the diagonal of Q_FF: the first that makes Q_FF definite is added.
     refinements : int
         Solutions with another ridge than the first are corrected this often.
     rounding : float
         Conditions that are broken by less, relative to b or to the largest a, are kept.
     rounding_of_squares : float
-        Share of (sum |a|)^2 that a' Q a may be wrong by.
+        Fraction of (sum |a|)^2 that a' Q a may be wrong by.
     balance : float
-        e' alpha counts as 0 where it is at most this share of |e|' alpha.
+        e' alpha counts as 0 where it is at most this fraction of |e|' alpha.
     block : int
         Rows of the Gram matrix computed at once.
     seed : int
@@ -166,7 +167,7 @@ class _Exchanges(Run):
     ----------
     lower, upper, violation : float
         The best bounds of the exchanges, of the scaled problem, and what the coefficients lack of
-        margin 1.
+        unit margin.
     alpha, primal : Tensor, and tuple of Tensor
         What attains them: dual variables (P,), and those of the coefficients with d and beta.
     ungraded : _Solved or None
@@ -394,7 +395,7 @@ class _Exchanges(Run):
     ) -> tuple[Tensor, int]:
         """Let rows that break the condition of their set leave it, and count them.
 
-        Of those beyond the margin that fall short only the worst leave, up to this share of F.
+        Of those beyond the margin that fall short only the worst leave, up to this fraction of F.
         """
         scaled = self.scaled
         n = len(sets)

@@ -9,7 +9,7 @@ The rounds are those of `rounds`. Their working set S is in memory, in one place
    certified upper bound.
 3. The rows that violate most join S, and what is clearly no support vector leaves it.
 
-The bounds are those of `certify` on all samples at once, as real numbers of the stored values.
+The bounds are those of `certify` on all samples at once: rigorous for the values as stored.
 
 A block is a chunk of a Dask array, or a part of a memory map's file. A function of each block is
 computed by the workers of a ``distributed.Client``, each holding a block at a time; without a
@@ -54,10 +54,10 @@ class OutOfCoreSolution:
     Attributes
     ----------
     coef : ndarray of shape (1, D) or (K, 1, D)
-        Coefficients, scaled to smallest margin 1 on all samples; zero where these are not
+        Coefficients, scaled to unit margin on all samples; zero where these are not
         separable.
     intercept : float or ndarray of shape (K,)
-        The free offset; 0 without one.
+        The unpenalized intercept; 0 without one.
     status : Status
         How it ended.
     certificate : Certificate
@@ -139,7 +139,10 @@ def solve_out_of_core(
     max_seconds: float | None = None,
     on_progress: OnProgress = no_report,
 ) -> OutOfCoreSolution:
-    """Solve the hard margin of a linear model on data that are never in memory as a whole.
+    r"""Solve the hard margin of a linear model on data that are never in memory as a whole.
+
+    .. math:: \min_{w, b} \; \Omega(w) \quad \text{subject to}
+        \quad y_n (\langle w, x_n \rangle + b) \ge 1 \text{ for all } n
 
     What `max_margin` formulates and `solve` solves, for a Dask array or a memory map. Blocks of
     rows are read and passed over by Dask: by the workers of a ``distributed.Client`` where there is
@@ -276,7 +279,8 @@ class _BlockRounds(Rounds):
     violators: SomeRows
     trouble: ClassVar[tuple[type[Exception], ...]] = ()  # what blocks lack is the caller's to mend
 
-    # S is solved to this share of the tolerance: a pass over the data costs more than a few steps.
+    # S is solved to this fraction of the tolerance: a pass over the data costs more than a few
+    # steps.
     inner_share = 0.1
 
     def __init__(
@@ -305,6 +309,7 @@ class _BlockRounds(Rounds):
         """Solve on the working set, and pass over all data."""
         self.problem = self.problem_on(self.working)
         inner = self.inner_share * self.tolerance
+        # "auto" again: the working set is an ordinary problem in memory, with all the fall-backs.
         found = solve(self.problem, tol=inner, max_seconds=self.deadline.left)
         self.found = found
         if found.certificate.lower > self.lower:
@@ -312,6 +317,8 @@ class _BlockRounds(Rounds):
             support = self.rows[found.support]
             dual_norms = found.certificate.dual_norms
             self.proof = _LowerBound(self.working, self.problem, dual_norms, support)
+        # If these samples are not separable, neither are all. Coefficients without a margin price
+        # nothing.
         if found.status.inseparable or not np.isfinite(found.certificate.upper):
             self.ended = found.status
             return None
@@ -334,6 +341,8 @@ class _BlockRounds(Rounds):
             count=max(self.policy.first_size, len(self.working)),
             deadline=self.deadline,
         )
+        # The smallest margin as a real number, rounding subtracted: zeta over it has margin 1 on
+        # all samples, and its norm, rounded up, is a bound.
         if priced.at_least > 0:
             norm = self.problem.norm.value_bound(coef.reshape(self.problem.norm_shape))
             upper = up(norm / priced.at_least)
@@ -354,7 +363,10 @@ class _BlockRounds(Rounds):
                 members = np.flatnonzero(self.working.y == label)
                 clear[members[np.argmin(margins[members])]] = False
         kept = self.staying(clear)
+        # Rows of the working set may miss margin 1 by the inner tolerance.
         joining = self.violators.take(~np.isin(self.violators.index, self.rows))
+        # Nothing outside violates, and the gap is still too large: the inner solve did not reach
+        # its tolerance.
         if len(joining) == 0:
             return Status.NUMERICAL_TROUBLE
         room = self.policy.room(len(self.rows), len(kept), self.most_rows)
@@ -535,8 +547,10 @@ class Blocks:
             )
         sizes = X.chunks[0]
         inputs = X.to_delayed().ravel()
+        # Cut where the inputs are cut, so that a block has both.
         labels = y.rechunk((sizes,)).to_delayed().ravel()
         starts = np.cumsum(sizes) - sizes
+        # Dask's filters leave chunks without rows, which have no smallest margin.
         parts = [(inputs[b], labels[b], int(starts[b])) for b, size in enumerate(sizes) if size > 0]
         return cls(parts, n_samples, n_features)
 
@@ -644,6 +658,8 @@ def _sample_block(X: NDArray[Any], y: NDArray[Any], start: int, count: int) -> S
     """Return rows of a block, as many of each label as of the others where it has them."""
     inputs = validation.as_finite(X, "X", 2)
     labels = validation.as_finite(y, "y", 1)
+    # Data sorted by label have blocks of one label only: each block gives its share of rows all the
+    # same.
     places = spread(labels, -(-count // len(np.unique(labels))))
     return SomeRows(start + places, inputs[places], labels[places])
 

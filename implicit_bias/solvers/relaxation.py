@@ -92,6 +92,8 @@ def solve_relaxed(
     check_number(soft_C, "soft_C", "(0, inf)")
     solution = solve(problem, *solving)
     none: Integers = np.zeros(0, dtype=np.int64)
+    # A time limit or numerical trouble is no reason for another problem: only samples that nothing
+    # separates are.
     if not solution.status.inseparable or on_failure in ("raise", "warn"):
         return Relaxed(solution, problem.C, none)
 
@@ -104,11 +106,13 @@ def solve_relaxed(
         return Relaxed(soft, relaxed.C, none, solution, done)
 
     # --- the hard margin of what its coefficients separate ---------------------------------------
+    # Margins of an unfinished solve may be wrong for samples that the solution gets right.
     if soft.status is Status.INTERRUPTED:
         return Relaxed(soft, relaxed.C, none, solution, "no samples were left out")
     separated = problem.margins(problem.decision(soft.coef), soft.intercept) > 0
     kept = np.flatnonzero(separated)
     dropped = np.flatnonzero(~separated)
+    # Without samples of a class the rest would be another problem, of fewer classes.
     lost = np.setdiff1d(problem.y, problem.y[kept])
     if len(lost):
         done = (

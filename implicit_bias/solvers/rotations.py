@@ -20,9 +20,6 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import Integers
 from implicit_bias.problem.euclidean import euclidean_form
 
-# Wider groups gain little from a rotation, which fills sparse gates.
-WIDEST_ROTATION = 8
-
 
 def feature_shape(problem: MarginProblem) -> tuple[int, int]:
     """Return how many gates and inputs a sample has, constant gates counted as one."""
@@ -61,8 +58,11 @@ class Rotations:
     rotate: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, gates: sp.csr_array, groups: Integers) -> Rotations:
-        """Find the groups of gates (n, M) whose sum is constant, in the norm's groups (K', M)."""
+    def of(cls, gates: sp.csr_array, groups: Integers, widest: int = 8) -> Rotations:
+        """Find the groups of gates (n, M) whose sum is constant, in the norm's groups (K', M).
+
+        Groups of more than ``widest`` gates gain little from a rotation, which fills sparse gates.
+        """
         columns, inverse = np.unique(groups, axis=1, return_inverse=True)  # (K', G')
         group_of_gate = inverse.reshape(-1)
         n_groups = columns.shape[1]
@@ -74,7 +74,7 @@ class Rotations:
         sums = np.bincount(places, gates.data, minlength=gates.shape[0] * n_groups)
         sums = sums.reshape(-1, n_groups)  # (n, G')
         widths = np.bincount(group_of_gate[used], minlength=n_groups)
-        rotate = (sums == sums[0]).all(axis=0) & (widths > 0) & (widths <= WIDEST_ROTATION)
+        rotate = (sums == sums[0]).all(axis=0) & (widths > 0) & (widths <= widest)
         return cls(columns, group_of_gate, used, widths, sums[0], rotate)
 
     @property

@@ -43,9 +43,9 @@ class Exchange:
     first_size : int
         Rows of the first set, and how many may join at least.
     growth : float
-        In one round this share of its size may join, if that is more.
+        In one round this fraction of its size may join, if that is more.
     clear_margin, clear_alpha : float
-        A row leaves where its margin exceeds 1 by this much and its alpha is below this share of
+        A row leaves where its margin exceeds 1 by this much and its alpha is below this fraction of
         the mean.
     """
 
@@ -127,6 +127,8 @@ class Rounds(Run):
 
     def improve_lower(self, lower: float, alpha: Array) -> None:
         """Take over dual variables with this lower bound, if they are as good as any."""
+        # Equal ones count: the first bound of a run may be 0, and what has it is the answer until
+        # then.
         if lower >= self.lower:
             self.lower = lower
             self.best = replace(self.best, alpha=alpha)

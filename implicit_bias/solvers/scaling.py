@@ -117,7 +117,7 @@ class ScaledProblem:
     ``layout`` is that of `Layout.of_groups` or `Layout.of_features`.
     """
 
-    # Where balancing makes alpha of a row 0, a start has this share of their mean instead.
+    # Where balancing makes alpha of a row 0, a start has this fraction of their mean instead.
     least_share: ClassVar[float] = 1e-6
 
     def __init__(
@@ -129,6 +129,8 @@ class ScaledProblem:
         problem = layout.problem
         norms = layout.norms
         # Sigma stands in for the norm of a row whose features are 0.
+        # Rows are divided by their own norms, which then are in b. The common sigma only sets the
+        # unit of zeta, so that b is about 1.
         self.scale = float(np.sqrt(np.mean(norms**2))) or 1.0  # sigma
         self.nu = self.tensor(np.where(norms > 0, norms, self.scale))
         self.b = self.scale / self.nu
@@ -143,6 +145,8 @@ class ScaledProblem:
         self.box_C = self.C
         if self.soft and not layout.signed:
             self.boxes = Boxes(self.index(layout.place))
+            # All pairs of a sample have one nu, because their features have the same norm: any of
+            # them has the C nu of the box.
             self.box_C = self.C[self.index(layout.first)]
         self.n_boxes = 0
         if self.soft:
@@ -171,7 +175,8 @@ class ScaledProblem:
 
     @property
     def balance_tolerance(self) -> float:
-        """Share of e' alpha that rounding alone may leave."""
+        """Fraction of e' alpha that rounding alone may leave."""
+        # Errors of a sum of n products grow like the root of n; 100 leaves room for those of alpha.
         return 100.0 * len(self.b) ** 0.5 * float(torch.finfo(self.dtype).eps)
 
     def offset(self, start: Start | None = None) -> Tensor:
@@ -192,6 +197,7 @@ class ScaledProblem:
     def start_alpha(self, start: Start) -> Tensor:
         """Return the dual variables of a start, (P,): samples that it lacks have 0."""
         layout = self.layout
+        # A start of fewer samples is padded with zeros; each cone moves them inside.
         whole = np.zeros(layout.problem.alpha_shape)
         whole[: len(start.alpha)] = start.alpha
         return self.tensor(layout.rows.values(whole)) * self.nu
@@ -207,6 +213,8 @@ class ScaledProblem:
         if not self.n_offsets:
             return alpha
         if not self.layout.signed:
+            # With several offsets the classes' sums depend on each other, which `repaired` solves
+            # for.
             whole = repaired(self.layout.problem, self.alpha(alpha))
             return self.tensor(self.layout.rows.values(whole)) * self.nu
         # The class with the larger sum is scaled down: alpha stay within their boxes.
@@ -240,7 +248,7 @@ class ScaledProblem:
         if self.soft:
             losses = self.boxes.largest(self.b - margins).clamp(min=0.0)
             return norm + float(self.box_C @ losses), 0.0
-        # Divided by the smallest y f(x), the coefficients reach margin 1: their norm is a bound.
+        # Divided by the smallest y f(x), the coefficients reach unit margin: their norm is a bound.
         smallest = float((margins / self.b).min())
         upper = math.inf
         if smallest > 0:
@@ -248,7 +256,7 @@ class ScaledProblem:
         return upper, max(1.0 - smallest, 0.0)
 
     def to_margin_1(self, norm: float, upper: float) -> float:
-        """Return what takes coefficients of this norm and bound to margin 1: 1 if nothing does.
+        """Return what takes coefficients of this norm and bound to unit margin: 1 if nothing does.
 
         With a soft margin they stay as they are.
         """
@@ -440,6 +448,8 @@ class Layout:
         place = first
         label_norm = 1.0
         if rows.width > 1:  # a sample has several rows, with label vectors e_{y_n} - e_k
+            # Inputs are held once a sample, however many rivals it has: `place` leads from rows to
+            # them.
             _, first, place = np.unique(rows.samples, return_index=True, return_inverse=True)
             label_norm = 2.0**0.5
         norms = label_norm * features.norms[rows.samples]

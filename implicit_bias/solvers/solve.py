@@ -79,7 +79,13 @@ def solve(
     start: Start | None = None,
     on_progress: OnProgress = no_report,
 ) -> Solution:
-    """Solve a margin problem, with a certificate of the result.
+    r"""Solve a margin problem, with a certificate of the result.
+
+    .. math:: \min_{\zeta, b, \xi} \; \Omega(\zeta) + \sum_n C_n \xi_n \quad \text{subject to} \quad
+        y_n (f(x_n) + b) \ge 1 - \xi_n, \quad \xi_n \ge 0
+
+    with f(x) = sum_m z_m(x) <zeta_m, x>. At the hard margin, C = inf, all xi are 0. See
+    `MarginProblem` for K > 2 classes, and `certify` for the bounds.
 
     Parameters
     ----------
@@ -96,7 +102,7 @@ def solve(
     tol : float
         Relative gap between the certified bounds at which to stop.
     device : str
-        Where the native solvers compute: "cpu", "cuda", "cuda:1", ...
+        Where the built-in solvers compute: "cpu", "cuda", "cuda:1", ...
     feasibility_tol, infeasibility_tol : float
         See `Tolerances`.
     max_iterations : int, optional
@@ -106,10 +112,10 @@ def solve(
         their own (ECOS one of iterations alone); a single step of another solver and the
         certificate are not interrupted.
     start : Solution, optional
-        Of a similar problem, for the native solvers to start from: another C, other gates of the
+        Of a similar problem, for the built-in solvers to start from: another C, other gates of the
         same number of groups, or fewer samples (those of ``problem`` that it lacks come last).
     on_progress : callable, optional
-        Called with the `BoundsAt` of each iteration of a native solver.
+        Called with the `BoundsAt` of each iteration of a built-in solver.
 
     Returns
     -------
@@ -126,6 +132,12 @@ def solve(
         A solver that does not exist or cannot solve this problem.
     ImportError
         The solver's package is not installed.
+
+    Notes
+    -----
+    Lippl, Abbott, Chung (2022), sections 3 and 4, for gated networks; Crammer and Singer (2001)
+    for the hinge loss of many classes. "interior-point" and "feature-space" are primal-dual
+    methods with the predictor and corrector of Mehrotra (1992).
 
     Examples
     --------
@@ -274,7 +286,7 @@ class _Trials:
     Attributes
     ----------
     problem, formulated : MarginProblem
-        The problem, and the same program as methods take it.
+        The problem, and the same one in the form that methods take.
     gap : float
         The relative gap that the caller asks for.
     on_progress : callable
@@ -496,7 +508,7 @@ def _advice(problem: MarginProblem, best: _Attempt, deadline: Deadline) -> str:
 def _separable_with_offset(
     problem: MarginProblem, tolerances: Tolerances, deadline: Deadline
 ) -> bool:
-    """Whether a free offset is all that is missing; False where that is not tried."""
+    """Whether an unpenalized intercept is all that is missing; False where that is not tried."""
     if problem.n_samples > FALL_BACK.most_with_offset or len(np.unique(problem.y)) != 2:
         return False
     if deadline.passed or not problem.hard_margin or not lacks_constant(problem):

@@ -4,9 +4,10 @@ The rounds are those of `rounds`, on constraints in memory, of which few have al
 solves the problem on a working set S from where the last one ended; each sample's worst rival joins
 first.
 
-S begins with the constraints of the smallest margins by the coefficients of a start; without one
-with samples spread over the classes, or with each sample's worst rivals by V of equal alpha; under
-other norms than sums of l2 with the pairs near the margin of the Euclidean norm.
+S begins with the constraints of the smallest margins by the coefficients of a start. Without a
+start it begins with samples spread over the classes, or with each sample's worst rivals by V of
+equal alpha. Under other norms than sums of l2 it begins with the pairs near the margin of the
+Euclidean norm.
 
 If the rows of S alone are not separable, neither are all, and alpha_S padded proves it.
 
@@ -37,7 +38,7 @@ from implicit_bias.solvers.rounds import Exchange, RowRounds
 
 @dataclass(frozen=True, kw_only=True)
 class WorkingSet(NativeSolver):
-    """The native solver beyond a few thousand constraints; ``max_iterations`` counts rounds.
+    """The built-in solver beyond a few thousand constraints; ``max_iterations`` counts rounds.
 
     Parameters
     ----------
@@ -46,10 +47,10 @@ class WorkingSet(NativeSolver):
     many_rows : int
         With fewer constraints an interior point takes milliseconds, as one Gram matrix does.
     settled, near_margin : float
-        A working set has settled where the rows that violate are no more than this share of it.
+        A working set has settled where the rows that violate are no more than this fraction of it.
         Then it takes in all those whose margins exceed 1 by less than ``near_margin``, too.
     inner_share : float
-        The inner tolerance follows the global gap down to this share of the final tolerance.
+        The inner tolerance follows the global gap down to this fraction of the final tolerance.
     few_rounds : float
         All rows join where one solve on them takes no longer than so many on the next set.
     max_rounds : int
@@ -139,7 +140,7 @@ class _WorkingRows(RowRounds):
         from_start = self.margins.any() and np.isfinite(self.margins).all()
         if rows.width == 1 and not from_start:
             # With two classes, samples of small margins by V are no better a choice than any.
-            self.rows = spread(rows.owners, size // rows.n_classes)
+            self.rows = spread(rows.owners, max(1, size // rows.n_classes))
             return
         if not from_start:
             V = problem.dual_vectors(rows.equal_alpha())
@@ -216,7 +217,7 @@ class _WorkingRows(RowRounds):
         alpha = repaired(problem, found.alpha, problem.box)
         self.improve_lower(self._lower_bound(alpha), alpha)
         self.price(found.coef, found.intercept)
-        # The next round starts from coefficients of margin 1 on these rows.
+        # The next round starts from coefficients of unit margin on these rows.
         inside = float(self.margins[self.rows].min())
         scale = 1.0
         if problem.hard_margin and inside > 0:

@@ -39,9 +39,9 @@ With r = R = 3 the last is the usual acceleration. F is unbounded below, so most
 up is the scale: F falls like -k^2, the soft minimum hardens, steps shrink against the scale, and
 the fractions of the hidden units in the norm, which move by differences in growth alone, are left
 behind where they were. A larger friction of the scale cools more slowly, by F ~ -k^2 / (2 (1 + R))
-times what a plain step gains, and leaves the direction time to follow; and as the weights grow by
-1 + 1 / k per step, a direction that keeps its velocity slows down by that factor, so that r = 2 is
-already the usual friction in angles. A linear predictor, of degree 1, has no units, and r = R = 1
+times what a plain step gains, and leaves the direction time to follow. The weights grow by 1 + 1 /
+k per step, so a direction that keeps its velocity slows down by that factor: r = 2 is already the
+usual friction in angles. A linear predictor, of degree 1, has no units, and r = R = 1
 as in the momentum of Ji, Srebro and Telgarsky. Before the samples are separated r = 1, too, by
 which ReLU networks separate sooner; not R, since weights that grow fast lose the units of narrow
 ones.
@@ -202,7 +202,12 @@ def train_to_limit(
     leading: bool = False,
     max_seconds: float | None = None,
 ) -> LimitResult:
-    """Continue the training of a float64 module, in place, towards its max-margin limit.
+    r"""Continue the training of a float64 module, in place, towards its max-margin limit.
+
+    .. math:: \frac{\theta}{\|\theta\|} \to \text{KKT points of} \quad
+        \min_\theta \; \|\theta\| \quad \text{subject to} \quad q_n(\theta) \ge 1 \text{ for all } n
+
+    with the margins q_n, and the norm of gradient descent (l2) or of another steepest descent.
 
     Training is on the module's device and begins at its present weights.
     Ctrl-C ends the training and keeps what it has reached.
@@ -261,14 +266,19 @@ def train_to_limit(
     Raises
     ------
     ValueError
-        NaN, shapes that do not fit, other labels, a module that is not float64 or whose outputs
-        depend on the rest of the batch, a log loss that is not finite at the start, an excess
-        without an optimum, a measure named like a column of the history; optimizers of no norm
-        that is known, without a trained parameter, or of another norm than the configuration asks
-        for.
+        NaN, shapes that do not fit, or other labels. The module is not float64, its outputs depend
+        on the rest of the batch, or its log loss is not finite at the start. An excess without an
+        optimum, or a measure named like a column of the history. The optimizers have no known
+        norm, another norm than the configuration, or no trained parameter.
     HomogeneityError
         A module that is not homogeneous in its parameters; or, with ``leading``, not even in the
         limit.
+
+    Notes
+    -----
+    Lyu and Li (2020) for homogeneous modules, section 5 and appendix A for steps that follow
+    the loss; Tsilivis, Vardi, Kempe (2024) for other norms; Ji, Srebro, Telgarsky (2021) for
+    momentum.
 
     Examples
     --------

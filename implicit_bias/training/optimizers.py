@@ -33,7 +33,9 @@ from implicit_bias.training.configuration import TrainingConfig
 
 
 class SignDescent(Optimizer):
-    """Descent along the signs of the gradient, or of its moving average (signum).
+    r"""Descent along the signs of the gradient, or of its moving average (signum).
+
+    .. math:: \theta \leftarrow \theta - \eta \, \mathrm{sign}(m), \qquad m \leftarrow \mu m + g
 
     Steepest descent in the largest entry, so that its limit is the maximum margin under linf.
 
@@ -45,6 +47,10 @@ class SignDescent(Optimizer):
         Step size: what each entry moves by.
     momentum : float
         mu of m <- mu m + g, whose sign is the step; in [0, 1).
+
+    Notes
+    -----
+    Bernstein et al. (2018), "signSGD", for momentum; Gunasekar et al. (2018) for the limit.
 
     Examples
     --------

@@ -222,7 +222,7 @@ class Trainee:
     def gap(self, deadline: Deadline = NEVER) -> float:
         """Relative KKT gap in the trainee's norm, with the best multipliers.
 
-        It is nan where a sample is on the wrong side.
+        It is nan where a sample is misclassified.
         """
         subject = Subject.known(self.gradients, self.degree, leading=self.leading)
         return subject.gap(self.norm, deadline=deadline)

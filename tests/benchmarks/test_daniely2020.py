@@ -1,4 +1,4 @@
-"""The experiments on parities: quick versions run, and the page says what the tables say."""
+"""The experiments on parities, on small sizes and by brute force."""
 
 from dataclasses import asdict
 
@@ -6,68 +6,50 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import catalogue, harness
-from benchmarks.daniely2020 import bound as bound_experiment
-from benchmarks.daniely2020 import first_step, learning, models
-from benchmarks.daniely2020 import strips as strips_experiment
+from benchmarks.daniely2020 import models, strips, theorem_2, theorem_3
+from benchmarks.daniely2020 import parity_first_step as parity
 from benchmarks.daniely2020.linear_methods import sets_of_size, walsh_coefficients
 from benchmarks.daniely2020.looks import LOOKS
-from implicit_bias.datasets.parities import ParityDistribution
-
-STUDY = catalogue.study("daniely2020")
-
-
-# --- the page -----------------------------------------------------------------------------------
-
-
-def test_the_tables_carry_what_the_page_says() -> None:
-    """Of the sentences that are not made of numbers of the tables."""
-    kept = {entry.name: harness.read(STUDY, entry) for entry in STUDY.experiments}
-    runs = kept["guarantee"]
-    assert (runs.loc[runs["what"] == "a run of ours", "bound"] > 100).all()
-    later = kept["later_steps"]
-    assert later.filter(regex="lemma_1[456]").max().max() <= 1
-    assert later["output"].max() < 1e-9
-    assert later["printed_output"].min() > 10
-    first = kept["first_step"]
-    assert first["off_good"].max() < 1e-9
-    assert (first["lemma_9_off"].max(), first["lemma_9_bias"].max()) == (0, 0)
-    assert (kept["separation"]["readout"] <= 1).all()  # lemma 14
-
-    bound = kept["bound"]
-    assert (bound["loss"] >= bound["bound"] - 1e-9).all()
-    assert (bound["mean_correlation"] < bound["proved"]).all()
-
-    learned = kept["learning"].pivot_table(index="method", columns="n", values="hinge_loss")
-    assert (learned.loc["theorem 3"] < learned.drop("theorem 3").min() + 0.01).all()
-
-    digits = kept["strips"]
-    one, three = (strips_experiment.accuracies(digits, k) for k in (1, 3))
-    assert one["ReLU network"] == max(one.values())
-    assert three["ReLU network"] == max(three.values())
-    # Of the network more strips make more.
-    last = strips_experiment.last_epochs(digits).query("k == 3 and model == 'ReLU network'")
-    assert last.groupby("strips")["test_error"].mean().is_monotonic_decreasing
-    assert last["strips"].nunique() > 1
-
+from implicit_bias.datasets.parities import ParityDistribution, cube
 
 # --- linear methods -----------------------------------------------------------------------------
 
 
-def test_correlations_are_those_of_all_features() -> None:
+@pytest.mark.parametrize("name", theorem_2.METHODS)
+def test_correlations_are_those_of_all_features(name: str) -> None:
     """One transform of the gates, against one of the features z(x) x themselves."""
-    for method in bound_experiment.linear_methods(6, 4).values():
-        features = method.gates[:, :, None] * method.X[:, None, :]
-        coefficients = walsh_coefficients(features.reshape(64, -1))  # C order
-        assert coefficients.shape[1] == method.n_features
-        assert np.abs(features).max() <= 1
-        np.testing.assert_allclose(
-            bound_experiment.correlations(method, 6),
-            np.linalg.norm(coefficients, axis=1),
-            atol=1e-12,
-        )
-    rows = sets_of_size(6, 3)
-    assert ParityDistribution(6, (0, 1, 5)).mask in rows
+    method = theorem_2.linear_method(name, 6, 4)
+    features = method.gates[:, :, None] * method.X[:, None, :]
+    coefficients = walsh_coefficients(features.reshape(64, -1))  # C order
+    assert coefficients.shape[1] == method.n_features
+    assert np.abs(features).max() <= 1
+    np.testing.assert_allclose(
+        theorem_2.correlations(method, 6), np.linalg.norm(coefficients, axis=1), atol=1e-12
+    )
+
+
+def test_the_rows_of_the_correlations_are_sets() -> None:
+    assert ParityDistribution(6, (0, 1, 5)).mask in sets_of_size(6, 3)
+
+
+@pytest.mark.parametrize("name", ["group SVM", "Gaussian features"])
+def test_no_soft_margin_is_below_its_bound(name: str) -> None:
+    rows = list(theorem_2.soft_margins(name, k=3, n=8, units=8, draws=2, samples=100))
+    assert len(rows) == 2 * len(theorem_2.STRENGTHS)
+    for row in rows:
+        assert row["bound"] == pytest.approx(max(0, 0.5 - row["norm"] * row["correlation"] / 2))
+        assert row["loss"] >= row["bound"] - 1e-9
+    assert min(row["loss"] for row in rows) < 0.9
+
+
+def test_the_norm_of_theorem_2_is_below_the_derived_one() -> None:
+    """By hand: sqrt(N) B / (sqrt(2) 2^k) = 1/4, against B/2 sqrt(N / binom(n, k)) = 1/4."""
+    (row,) = theorem_2.needed_norms(k=3, n=48, units=4, draws=3)
+    n_features = 4 * 49
+    assert row["n_features"] == n_features
+    assert row["theorem"] == pytest.approx(2**3 * 2**0.5 / 4 / n_features**0.5)
+    assert row["derived"] == pytest.approx((17296 / n_features) ** 0.5 / 2)  # binom(48, 3)
+    assert row["theorem"] < row["derived"] < row["needed"]
 
 
 # --- the models of section 6 ---------------------------------------------------------------------
@@ -154,27 +136,68 @@ def test_features_that_are_not_trained_are_computed_once_to_the_same_end() -> No
 
 def test_training_is_that_of_section_6() -> None:
     assert asdict(models.Training()) == {"units": 512, "epochs": 20, "batch": 128}
-    jobs = strips_experiment.WHOLE.jobs
-    assert {(job.k, job.strips, job.model) for job in jobs} >= {
-        (k, 60000, model) for k in (1, 3) for model in models.HIDDEN
+    wanted = [each.setting for each in strips.measure(quick=False)]
+    assert all(asdict(models.Training()).items() <= setting.items() for setting in wanted)
+    assert {(each["k"], each["model"]) for each in wanted} == {
+        (k, model) for k in (1, 3) for model in models.HIDDEN
     }
 
 
-def test_the_ceiling_decides_lemma_10() -> None:
-    """It cuts no hinge of so few bits: |r| + k is at most 6 there."""
-    assert first_step.lemma_10(3).verdict is harness.Verdict.STANDS
-    assert first_step.lemma_10(5).verdict is harness.Verdict.FALLS
+# --- theorem 3 -----------------------------------------------------------------------------------
 
 
-# --- learning from samples ----------------------------------------------------------------------
+def test_the_first_step_is_the_gradient_over_all_inputs() -> None:
+    """Entries on A and off A, by listing the 2^9 inputs."""
+    (row,) = theorem_3.first_step(k=3, n=9, units=40)
+    distribution = ParityDistribution.random(9, 3)
+    bits = cube(9)
+    initial = parity.start(9, 3, 40)
+    weights, biases = initial.weights[:40], initial.biases[:40]
+    open_gates = parity.gate(bits @ weights.T / 3 + biases)
+    label = distribution.probabilities(bits) * distribution.labels(bits)
+    averages = (label[:, None] * open_gates).T @ bits
+    on = np.isin(np.arange(9), distribution.relevant)
+    good = weights[:, on].sum(axis=1) == 0
+    assert row["on"] == pytest.approx(np.sqrt(np.mean(averages[:, on] ** 2)))
+    assert row["off"] == pytest.approx(np.sqrt(np.mean(averages[:, ~on] ** 2)))
+    assert row["off_good"] == pytest.approx(np.abs(averages[good][:, ~on]).max(), abs=1e-12)
+    assert row["good"] == good.mean()
+
+
+def test_a_separating_layer_is_measured_in_the_units_of_lemma_12() -> None:
+    (row,) = theorem_3.separation(k=3, n=9, q=30, seed=1)
+    assert row["separates"]
+    assert row["margin"] == pytest.approx(1)
+    assert 0.1 < row["norm"] < 20
+    assert row["lemma_14"] <= 1
+    (none,) = theorem_3.separation(k=5, n=9, q=2, seed=0)
+    assert not none["separates"]
+    assert "norm" not in none
+
+
+def test_descents_obey_lemmas_14_to_16() -> None:
+    rows = list(theorem_3.descend_all(k=3, n=7, pairs=60, seed=0, steps=40, own_steps=60))
+    ratios = [value for row in rows for name, value in row.items() if name.startswith("lemma")]
+    assert len(ratios) > len(rows)
+    assert 0 < max(ratios) <= 1
+    assert rows[0]["loss"] == pytest.approx(1)
+    assert rows[0]["output"] < 1e-12 < 1 < rows[0]["printed_output"]
+
+
+def test_corollary_4_by_its_bound() -> None:
+    """The ratio at the printed sizes grows as eps falls; sizes of the right exponents hold."""
+    found = theorem_3.of_corollary_4()
+    assert found["corollary_high"] > 2 * found["corollary_low"] > 2
+    assert found["sizes_for"] <= 1
 
 
 def test_every_method_gives_outputs_for_every_test_sample() -> None:
-    sizes = learning.QUICK
     distribution = ParityDistribution(8, (1, 2, 5))
     train, test = (distribution.sample(150, random_state=seed) for seed in (0, 1))
-    outputs = dict(learning.outputs_of_all(train, test, sizes, 0))
+    outputs = dict(
+        theorem_3.outputs_of_all(train, test, k=3, seed=0, hidden=64, epochs=5, steps=300)
+    )
     assert list(outputs) == list(LOOKS)
     for values in outputs.values():
         assert values.shape == (150,)
-        assert learning.error_rate(values, test.y) < 0.5
+        assert np.mean(test.y * values <= 0) < 0.5

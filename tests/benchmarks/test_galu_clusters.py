@@ -119,3 +119,55 @@ def test_sign_centres() -> None:
     V = clusters.sign_centres(5, 50, random_state=0)
     np.testing.assert_allclose(np.abs(V), 1 / math.sqrt(50))
     assert clusters.smallest_eigenvalue(V) > 1 / 8
+
+
+# --- constants and slips -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [5, 10, 20])
+def test_lemma_3(n: int) -> None:
+    """The statement holds at the printed dimension."""
+    d = clusters.sufficient_dimension(n, 0.05, constant=clusters.PRINTED_DIMENSION)
+    for seed in range(10):
+        V = clusters.sign_centres(n, d, random_state=seed)
+        assert clusters.smallest_eigenvalue(V) >= 0.125
+
+
+def test_the_tail_of_lemma_3() -> None:
+    """Slip: the mean of ten signs is more often 0.4 or more than the proof's exponent says."""
+    signs, e = 10, 0.4
+    heads = [i for i in range(signs + 1) if abs(2 * i - signs) / signs >= e - 1e-12]
+    tail = sum(math.comb(signs, i) for i in heads) / 2**signs
+    assert tail == pytest.approx(0.344, abs=1e-3)
+    assert tail > 2 * math.exp(-8 * signs * e**2)
+    assert tail <= 2 * math.exp(-signs * e**2 / 2)
+
+
+def test_lemmas_4_to_7() -> None:
+    """Of random filters few draws leave A singular, or split a cluster; no more than delta."""
+    n, d, delta, draws = 5, 10, 0.05, 100
+    V = sphere(n, d)
+    mu, k = clusters.smallest_eigenvalue(V), clusters.sufficient_width(V, delta)
+    radius = clusters.largest_radius(n, k, d, delta)
+    # Lemma 6, which is printed with d for n.
+    assert delta / (k * d) < clusters.band_probability(radius, d) <= delta / (k * n)
+    singular, split = [], []
+    for seed in range(draws):
+        U = sphere(k, d, seed=seed + 1)
+        A = clusters.centre_gates(U, V)
+        singular.append(np.linalg.eigvalsh(A @ A.T)[0] <= k * mu / 2)
+        split.append(clusters.splits(U, V, radius).any())
+    assert np.mean(singular) <= delta
+    # A share of delta may be met by chance: three deviations.
+    assert np.mean(split) <= delta + 3 * math.sqrt(delta / draws)
+
+
+def test_lemma_10() -> None:
+    """Slip: the inverse of T is printed with d + 1 for n + 1; its norm is 4."""
+    n, d = 5, 10
+    ones = np.ones((n, n))
+    T = (np.eye(n) + ones) / 4
+    assert np.linalg.norm(np.linalg.inv(T), 2) == pytest.approx(4)
+    np.testing.assert_allclose(T @ (4 * np.eye(n) - 4 / (n + 1) * ones), np.eye(n), atol=1e-14)
+    printed = T @ (4 * np.eye(n) - 4 / (d + 1) * ones)
+    assert np.abs(printed - np.eye(n)).max() == pytest.approx(0.455, abs=1e-3)

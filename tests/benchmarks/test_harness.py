@@ -302,7 +302,7 @@ def test_unknown_names_say_the_nearest(
 
 def test_listing_the_real_studies_imports_no_torch() -> None:
     code = (
-        "import sys; from benchmarks.former import main; main([]); main(['speed']);"
+        "import sys; from benchmarks.former import main; main([]);"
         "sys.exit(any(name in sys.modules for name in ('torch', 'pandas', 'matplotlib')))"
     )
     listed = python(code)

@@ -213,3 +213,33 @@ def test_constant_of_lemma_1() -> None:
     assert theorems_1_and_2.sufficient_width(X, 0.1) == math.ceil(
         theorems_1_and_2.CHERNOFF * ratio * math.log(120)
     )
+
+
+@pytest.mark.parametrize(
+    "constant", [theorems_1_and_2.PUBLISHED_CHERNOFF, theorems_1_and_2.CHERNOFF]
+)
+def test_lemma_1(constant: float) -> None:
+    """At both widths the smallest eigenvalue is half of its mean or more, but for a share delta."""
+    m, d, delta, draws = 30, 15, 0.05, 20
+    X = sphere(m, d)
+    k = theorems_1_and_2.sufficient_width(X, delta, constant=constant)
+    least = k * galu.smallest_eigenvalue(X) / 2
+    failed = [
+        np.linalg.eigvalsh(fitted.gated_gram(X, hard(k, d, seed=seed).gates(X)))[0] < least
+        for seed in range(draws)
+    ]
+    assert np.mean(failed) <= delta
+
+
+@pytest.mark.parametrize(("m", "d"), [(400, 200), (200, 40), (400, 20)])
+def test_the_norm_of_uniform_inputs(m: int, d: int) -> None:
+    """||X|| <= 2 sqrt(m/d), of the proof of lemma 2, for m of at least (1 + c) d; not at m = d."""
+    norms = [np.linalg.norm(sphere(m, d, seed=seed), 2) for seed in range(20)]
+    assert max(norms) <= 2 * math.sqrt(m / d)
+
+
+def test_the_norm_of_as_many_uniform_inputs_as_dimensions() -> None:
+    """Slip of lemma 2: a share of the draws that is not exponentially small has a larger norm."""
+    d = 200
+    above = [np.linalg.norm(sphere(d, d, seed=seed), 2) > 2 for seed in range(60)]
+    assert np.mean(above) > 100 * math.exp(-0.05 * d)

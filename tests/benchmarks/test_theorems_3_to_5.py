@@ -1,15 +1,20 @@
-"""Bounds of Fiat et al. (2019) and (2018), as they are printed; `constants` has what they bound."""
+"""Bounds of Fiat et al. (2019) and (2018), as they are printed, against what they bound."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
+from torch.nn.functional import softplus
 
 from benchmarks.fiat2019 import theorems_3_to_5 as bounds
-from drawn import normal
+from drawn import normal, sphere
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.parities import cube
+from implicit_bias.kernels import gated_least_squares as galu
 from implicit_bias.kernels.gradient_gram import normalise
+from implicit_bias.kernels.least_squares import gated_gram
 
 
 def gates_of(X: Array, U: Array) -> Array:
@@ -29,6 +34,28 @@ def test_constants_of_theorem_3() -> None:
     assert bounds.inverse_deviation(3.0, 0.25) == pytest.approx(1 / (2 * 0.25))
     bound = bounds.interpolant_norm_bound(np.diag([0.5, 2.0]), np.array([1.0, -2.0]), 3.0)
     assert bound == pytest.approx(1 / 0.5 + 4 / 2.0 + 2 / (2 * 0.5))
+
+
+def test_steps_of_the_proof_of_theorem_3() -> None:
+    """At a width that runs: the theorem's own does not."""
+    m, d, k = 20, 10, 4000
+    X = sphere(m, d)
+    infinite, smallest = galu.limit_kernel(X), galu.smallest_eigenvalue(X)
+    y = infinite @ normal(m, seed=1)
+    y /= np.abs(y).max()
+    H = gated_gram(X, gates_of(X, normal(k, d, seed=2))) / k
+    ratio = smallest / float(np.linalg.norm(H - infinite, 2))
+    assert ratio > 1
+    apart = np.linalg.norm(np.linalg.inv(H) - np.linalg.inv(infinite), 2)
+    assert apart <= bounds.inverse_deviation(ratio, smallest)
+    assert y @ np.linalg.solve(H, y) <= bounds.interpolant_norm_bound(infinite, y, ratio)
+    # The largest correlation of signs with a ball of coefficients, ||w|| <= sqrt 2 M, is
+    # sqrt 2 M ||Phi' signs|| / m.
+    norm = math.sqrt(y @ np.linalg.solve(infinite, y))
+    signs = np.random.default_rng(3).choice([-1.0, 1.0], size=(4000, m))
+    sizes = np.sqrt(np.einsum("ri,ij,rj->r", signs, H, signs))
+    complexity = math.sqrt(2) * norm * float(sizes.mean()) / m
+    assert complexity <= bounds.kernel_rademacher(norm, m)
 
 
 # --- linear predictors -----------------------------------------------------------------------
@@ -54,7 +81,59 @@ def test_two_samples_more_than_features() -> None:
     assert bounds.linear_regression_losses(12, 10, 0.1) == pytest.approx((2 * 0.01 / 12, 0.11))
 
 
+@pytest.mark.parametrize("m", [12, 40])
+def test_losses_of_linear_regression_are_means(m: int) -> None:
+    """Over 2,000 draws. At m = d + 2 the test loss has no variance, so that no mean shows it."""
+    d, s = 10, 0.5
+    rng = np.random.default_rng(0)
+    losses = []
+    for _ in range(2000):
+        X, e = rng.normal(size=(m, d)), s * rng.normal(size=m)
+        slope = np.linalg.lstsq(X, e, rcond=None)[0]  # the true slope drops out
+        losses.append((np.mean((X @ slope - e) ** 2), s**2 + np.sum(slope**2)))
+    train, test = bounds.linear_regression_losses(m, d, s)
+    means = np.mean(losses, axis=0)
+    assert means[0] == pytest.approx(train, rel=0.06)
+    if m > d + 3:
+        assert means[1] == pytest.approx(test, rel=0.06)
+
+
 # --- theorem 4 -------------------------------------------------------------------------------
+
+
+def hinge(margins: torch.Tensor) -> torch.Tensor:
+    return (1 - margins).relu()
+
+
+@pytest.mark.parametrize(
+    ("loss", "scale", "same"),
+    [
+        (hinge, 1.0, True),
+        (hinge, 300.0, False),
+        (lambda margins: (1 - margins) ** 2, 1.0, False),
+        (lambda margins: softplus(-margins), 1.0, False),
+    ],
+    ids=["hinge", "hinge-of-large-outputs", "squared", "logistic"],
+)
+def test_theorem_4(loss: Callable[[torch.Tensor], torch.Tensor], scale: float, same: bool) -> None:
+    """First gradients are the same by the hinge loss and outputs in [-1, 1], by no other."""
+    m, d, k = 200, 20, 30
+    rng = np.random.default_rng(0)
+    X = sphere(m, d) * rng.random((m, 1)) ** (1 / d)
+    y = rng.choice([-1.0, 1.0], m)
+    U, W, a = rng.normal(size=(k, d)), rng.normal(size=(k, d)), rng.normal(size=k)
+    a *= scale / max(bounds.largest_output(U, a), bounds.largest_output(W, a))
+    inputs, labels, readout = torch.tensor(X), torch.tensor(y), torch.tensor(a)
+    gates = torch.tensor(gates_of(X, U))
+    slopes = []
+    for start in (W, U):
+        weights = torch.tensor(start, requires_grad=True)
+        outputs = (gates * (inputs @ weights.T)) @ readout / math.sqrt(k)
+        torch.autograd.backward(loss(labels * outputs).mean())
+        assert weights.grad is not None
+        slopes.append(weights.grad.numpy())
+    apart = np.linalg.norm(slopes[0] - slopes[1]) / np.linalg.norm(slopes[1])
+    assert apart < 1e-12 if same else apart > 0.03
 
 
 def test_largest_output_is_no_smaller_than_any() -> None:
@@ -95,3 +174,36 @@ def test_norms_of_filters() -> None:
     assert all(p <= math.exp(-d) for p, d in zip(larger, dimensions, strict=True))
     norms = np.sum(normal(20_000, 3) ** 2, axis=1)
     assert bounds.filter_norm_failure(3, 2.0) == pytest.approx(np.mean(norms >= 6), abs=0.01)
+    # From d = 3 on, and with the exact numbers of the errata.
+    assert bounds.filter_norm_failure(3, bounds.PRINTED_NORM_SQUARE) == pytest.approx(
+        0.0616, abs=1e-4
+    )
+    assert math.exp(-3) == pytest.approx(0.0498, abs=1e-4)
+
+
+def test_a_step_of_the_proof_of_theorem_5() -> None:
+    """Slip (a): every gate within eps of x's hyperplane is flipped, by filters moved by eps."""
+    d, eps, k = 20, 1.0, 20_000
+    U, x = normal(k, d), np.eye(d)[0]
+    near = U.copy()
+    near[:, 0] -= eps * np.sign(U[:, 0])
+    flipped = float(np.mean((U @ x >= 0) != (near @ x >= 0)))
+    relu = np.maximum(near @ x, 0)
+    gated = (U @ x >= 0) * (near @ x)
+    apart = abs(float(np.sum(relu - gated))) / math.sqrt(k)
+    largest = float(np.linalg.norm(near, axis=1).max())
+    printed = bounds.relu_approximation_error(d, eps, largest=largest, n_units=k, printed=True)
+    proved = bounds.relu_approximation_error(d, eps, largest=largest, n_units=k)
+    assert apart == pytest.approx(52.5, rel=0.03)
+    assert printed == pytest.approx(29.1, rel=0.1)
+    assert printed < apart <= bounds.flipped_error(np.ones(k), eps, flipped) < proved
+
+
+def test_gates_that_lemma_11_lets_change() -> None:
+    d, eps, k = 20, 0.05, 20_000
+    U = normal(k, d)
+    near = U.copy()
+    near[:, 0] -= eps * np.sign(U[:, 0])
+    X = np.vstack([np.eye(d)[:1], sphere(200, d)])
+    change = np.mean(gates_of(X, U) != gates_of(X, near), axis=1).max()
+    assert 0 < change <= bounds.gate_change_bound(d, eps)

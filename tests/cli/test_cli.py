@@ -299,7 +299,7 @@ def test_sweep(shell: Shell) -> None:
     done = shell("sweep grid.toml --workers 1")
     assert done.status == 1
     assert "failed: train_size 5000, seed 1: ValueError: train_size=5000" in done.err
-    assert "2 of 4 cells failed" in done.err
+    assert "2 of 4 runs failed" in done.err
     errors = shell.folder / "implicit-bias-sweep" / "errors"
     assert len(list(errors.iterdir())) == 2
     assert "svm-linear" in done.out

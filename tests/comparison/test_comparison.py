@@ -65,7 +65,7 @@ def test_a_comparison_prints_a_table_and_its_verdict() -> None:
         assert value in rows[0]
     for pair, row in zip(compared().pairs, pairs.splitlines()[1:], strict=True):
         assert row.startswith(pair.first)
-        assert percent(pair.disagreement, space=" ") in row
+        assert percent(1 - pair.disagreement, space=" ") in row
     (conclusion,) = compared().conclusions()  # of the only network
     assert verdict == conclusion.headline
     page = compared()._repr_html_()

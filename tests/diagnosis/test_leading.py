@@ -147,7 +147,7 @@ def test_gaps_and_the_rest_fall_as_training_goes_on() -> None:
     module, by_hand = (seeded(lora(whole=whole, gate=nn.Identity()), 1) for whole in (True, False))
     labels = own_labels(by_hand, X)
     nn.init.zeros_(module.get_parameter("B"))
-    with pytest.raises(SeparationError, match="its leading part"):
+    with pytest.raises(SeparationError, match="its leading-order part"):
         ib.diagnose(module, X, labels, leading=True)
     recorder = ib.Recorder(module, X, labels, "l2", leading=True)
     recorder.record(0)
@@ -182,12 +182,12 @@ def test_samples_that_the_leading_part_alone_misclassifies_are_named() -> None:
         module.get_parameter("2.bias").copy_(leading.min().abs() + 1.0)
     wrong = np.flatnonzero(leading <= 0)
     assert 0 < len(wrong) < N
-    with pytest.raises(SeparationError, match=rf"leading part.* {wrong[0]}.*train_to_limit\("):
+    with pytest.raises(SeparationError, match=rf"leading-order.* {wrong[0]}.*train_to_limit\("):
         quiet(module, np.ones(N), leading=True)
     right = copy.deepcopy(module)
     with torch.no_grad():
         right.get_parameter("2.weight").abs_()
-    with pytest.raises(SeparationError, match="the reference.*its leading part"):
+    with pytest.raises(SeparationError, match="the reference.*leading-order"):
         ib.which_norm(right, X, np.ones(N), reference=module, norms=["l2"], leading=True)
 
 
@@ -211,7 +211,7 @@ def test_a_sample_at_which_the_leading_part_is_0_has_no_margin_in_it() -> None:
         lambda m, x: m.last * x + m.second * (m.first * x).relu(), first=2.0, second=3.0, last=1.0
     )
     inputs = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
-    with pytest.raises(SeparationError, match=r"leading part.*samples 1\)"):
+    with pytest.raises(SeparationError, match=r"leading-order part.*samples 1\)"):
         ib.diagnose(module, inputs, own_labels(module, inputs), leading=True)
     assert ib.diagnose(module, inputs[:1], [1], leading=True).min_margin == pytest.approx(6.0)
     row = ib.Recorder(module, inputs, own_labels(module, inputs), "l2", leading=True).record()

@@ -80,6 +80,35 @@ def test_weights_before_a_normalisation_get_their_true_scale() -> None:
         assert torch.allclose(p, q, rtol=1e-12)
 
 
+class Shared(nn.Module):
+    """A linear layer that is called twice, once with batch normalisation behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features (N, 3)."""
+        found: Tensor = self.layer(self.norm(self.layer(x)))
+        return found
+
+
+class Beside(nn.Module):
+    """A linear layer whose output is used as it is, too, beside its normalisation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features (N, 3)."""
+        x = self.layer(x)
+        found: Tensor = x + self.norm(x)
+        return found
+
+
 @pytest.mark.parametrize(
     ("module", "word"),
     [
@@ -89,6 +118,8 @@ def test_weights_before_a_normalisation_get_their_true_scale() -> None:
             "running statistics",
         ),
         (nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2)).eval(), "does not follow"),
+        (Shared().eval(), "does not follow"),
+        (Beside().eval(), "does not follow"),
         (nn.Sequential(weight_norm(nn.Linear(3, 2)), nn.BatchNorm1d(2)).eval(), "parametris"),
     ],
 )

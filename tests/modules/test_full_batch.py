@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import implicit_bias as ib
 from diagnosis.asking import codes, finding, quiet
-from example_modules import drawn, margins_by_hand, own_labels, seeded
+from example_modules import Computed, drawn, margins_by_hand, own_labels, seeded
 from implicit_bias.diagnosis import Code
 from implicit_bias.modules.fold import FoldError
 from implicit_bias.modules.margins import Margins
@@ -146,6 +146,17 @@ def test_a_constant_channel_is_normalised_to_its_shift() -> None:
     whole = ib.full_batch(module, X)
     gradients = torch.autograd.grad(whole(X[:3]).sum(), list(whole.parameters()))
     assert all(bool(g.isfinite().all()) for g in gradients)
+
+
+def test_a_module_may_write_into_its_inputs() -> None:
+    """The statistics of a later pass are those of the data as they were given."""
+    given = X.clone()
+    doubled = Computed(lambda m, x: m.inner(x.mul_(2.0)), inner=mlp())
+    whole = ib.full_batch(doubled, given)
+    first = whole(X[:3].clone())
+    torch.testing.assert_close(whole(X[:3].clone()), first)
+    torch.testing.assert_close(first, ib.full_batch(mlp(), 2.0 * X)(2.0 * X[:3]))
+    torch.testing.assert_close(given, X)
 
 
 def test_a_loader_and_single_precision() -> None:

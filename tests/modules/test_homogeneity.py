@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from example_modules import Computed, drawn, layers, linear, seeded
+from example_modules import Computed, drawn, layers, linear, of, seeded
 from implicit_bias.modules.homogeneity import (
     HomogeneityError,
     OtherGradientsError,
@@ -67,6 +67,21 @@ def test_a_module_that_is_cut_off_far_above_is_refused() -> None:
     with pytest.raises(HomogeneityError, match="far larger"):
         degree_of(margins(module))
     assert scales_far_beyond(margins(linear(D)), 1.0)
+
+
+def test_a_sum_whose_terms_cancel_is_homogeneous() -> None:
+    """Weights of 1e12 make outputs of 1: rounding alone breaks Euler's identity by 1e-4."""
+    module = of(np.array([[1e12, -1e12]]))
+    inputs = torch.tensor([[0.7, 0.7 - 1e-12], [1 / 3, 1 / 3 - 2e-12]], dtype=torch.float64)
+    gradients = Margins(module, (inputs,), np.array([1, 1]))
+    assert degree_of(gradients) == pytest.approx(1.0)
+
+
+def test_outputs_that_overflow_far_above_are_not_cut_off() -> None:
+    """A power of 25 times 2^1000 is beyond float64, which says nothing of the module."""
+    module = Computed(lambda m, x: (4.0 * m.f(x)) ** 25, f=linear(D))
+    gradients = margins(module)
+    assert scales_far_beyond(gradients, 25.0)
 
 
 # --- degrees in some parameters ------------------------------------------------------------------

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from example_modules import Computed, drawn, layers, linear, seeded
-from implicit_bias.modules.homogeneity import HomogeneityError
+from implicit_bias.modules.homogeneity import HomogeneityError, OtherGradientsError
 from implicit_bias.modules.leading import JumpSearch, leading_part, margins_in_the_limit
 from implicit_bias.modules.margins import Margins
 
@@ -113,6 +113,18 @@ def test_a_sample_of_less_degree_has_margin_0_in_the_limit() -> None:
 def test_limits_without_a_theorem_are_refused(module: nn.Module, match: str) -> None:
     with pytest.raises(HomogeneityError, match=match):
         leading_part(margins(module))
+
+
+def test_gradients_that_are_nan_far_away_alone_mean_that_there_is_no_limit() -> None:
+    """At the weights themselves they are finite, and no error of the module."""
+
+    def softplus(m: Any, x: Tensor) -> Tensor:
+        h = m.f(x)
+        return torch.where(h > 20.0, h, h.exp().log1p())  # exp is inf far away, its slope nan
+
+    with pytest.raises(HomogeneityError, match="tend to no limit") as caught:
+        leading_part(margins(Computed(softplus, f=linear(D))))
+    assert not isinstance(caught.value, OtherGradientsError)
 
 
 @pytest.mark.parametrize(("steepness", "jumps"), [(0.0, True), (1e3, False), (1.0, False)])

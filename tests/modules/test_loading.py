@@ -150,8 +150,12 @@ def test_batches_that_are_written_over() -> None:
     class OneBuffer:
         def __iter__(self) -> Iterator[tuple[np.ndarray, Tensor]]:
             buffer = np.empty((10, 4))
+            labels = torch.empty(10, dtype=torch.float64)
             for start in (0, 10, 20):
                 buffer[:] = X[start : start + 10].numpy()
-                yield buffer, Y[start : start + 10]
+                labels[:] = Y[start : start + 10]
+                yield buffer, labels
 
-    assert torch.equal(collected(OneBuffer(), None).inputs, X)
+    found = collected(OneBuffer(), None)
+    assert torch.equal(found.inputs, X)
+    assert torch.equal(found.labels, Y.double())

@@ -72,6 +72,22 @@ def test_the_level_method_brackets_the_optimum(norm: str) -> None:
     check(found, J, 1.0)
 
 
+def test_bounds_of_two_starts_come_with_what_attains_them() -> None:
+    """The lower bound of the one and the direction of the other."""
+    program, J = scaled(seeded(linear(D, 3), 2), 1.0, NORMS["linf"])
+    best = multipliers.best_multipliers(program)
+    equal = program.judge(np.ones(len(J)))
+    few = program.judge(multipliers.loss_weights(program.margins, 2, 30.0))
+    short = program.with_direction(few, best.direction, J @ best.direction.numpy())
+    assert short.lower < equal.lower
+    assert short.upper < equal.upper
+    found = LevelMethod(most_steps=0).improve([equal, short], lambda _: False, NEVER)
+    assert (found.lower, found.upper) == (equal.lower, short.upper)
+    direction = program.gradients.parameters(found.direction)
+    assert found.upper == pytest.approx(program.norm.value(direction))
+    check(found, J, 1.0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", ["l1", "linf", "spectral"])
 def test_a_norm_that_no_solver_takes_goes_to_the_level_method(norm: str) -> None:
@@ -102,10 +118,12 @@ def test_any_weights_prove_a_lower_bound_and_any_direction_an_upper_one(norm: st
     check(better, J, 2.0)
 
 
-def test_in_l2_the_bounds_meet_to_rounding() -> None:
+@pytest.mark.parametrize("decades", [0, 2])
+def test_in_l2_the_bounds_meet_to_rounding(decades: int) -> None:
     """Though an interior point has the multipliers to half of the digits of its gap."""
     module = seeded(linear(20), 2)
-    found = Subject(labelled(module, drawn(1000, 20)), 1.0).measure(NORMS["l2"])
+    sizes = torch.logspace(0, -decades, 20, dtype=torch.float64)
+    found = Subject(labelled(module, drawn(1000, 20) * sizes), 1.0).measure(NORMS["l2"])
     assert found.method == "exact"
     assert found.lower == pytest.approx(found.upper, rel=1e-9)
 
@@ -140,7 +158,7 @@ def test_a_gap_that_is_asked_for_roughly_is_known_sooner(
     rough = multipliers.MultiplierSearch(first_pairs=4, known=known, exact=False).best(program)
     rounds = len(solved)
     exact = multipliers.MultiplierSearch(first_pairs=4).best(program)
-    assert exact.method == "exact"
+    assert (rough.method, exact.method) == ("interior point", "exact")
     assert rounds + saved <= len(solved) - rounds
     assert rough.gap_lower - 1e-9 <= exact.gap <= rough.gap + 1e-9
     assert rough.gap - rough.gap_lower <= min(known, 0.1 * rough.gap)
@@ -154,6 +172,25 @@ def test_out_of_time_the_bounds_so_far_are_returned() -> None:
     assert 0 < found.lower <= best.lower * (1 + 1e-9)
     assert best.upper * (1 - 1e-9) <= found.upper <= program.size
     check(found, J, 2.0)
+
+
+def test_the_deadline_of_the_caller_stops_a_search_and_its_own_limit_does_not() -> None:
+    """Of a norm whose bounds never agree to all digits."""
+    program, _ = scaled(relu(3), 2.0, as_parameter_norm(Wrapped(NORMS["spectral"])))
+    search = multipliers.MultiplierSearch(passes=0.0, known=0.0, least_known=0.0, seconds=0.3)
+    assert search.best(program).method == "level method"
+    assert search.best(program, deadline=Deadline.after(100.0)).method == "level method"
+    assert search.best(program, deadline=Deadline.after(0.2)).method == "stopped"
+
+
+def test_without_a_time_limit_no_search_was_stopped() -> None:
+    """Features of sizes from 1 to 1e-7, of which rounding keeps the bounds apart."""
+    sizes = torch.logspace(0, -7, 8, dtype=torch.float64)
+    gradients = labelled(of((drawn(1, 8, seed=1) / sizes).numpy()), drawn(40, 8) * sizes)
+    found = Subject(gradients, 1.0).measure(NORMS["l2"])
+    assert found.lower < (1 - 1e-6) * found.upper
+    assert found.gap_lower <= found.gap
+    assert found.method == "interior point"
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from example_modules import Square, drawn, known, layers, linear, own_labels, se
 from implicit_bias import diagnose
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.multipliers import best_multipliers
-from implicit_bias.modules.optimizers import OptimizerError, geometry_of, left_out
+from implicit_bias.modules.optimizers import OptimizerError, geometry_of, has_decay, left_out
 from implicit_bias.modules.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ComposedNorm
 from implicit_bias.training.optimizers import SignDescent
@@ -224,6 +224,15 @@ def test_parameters_that_no_optimizer_moves() -> None:
     frozen = next(module.parameters()).requires_grad_(False)
     several[0] = SGD([frozen], lr=0.0)
     assert geometry_of(several, module).norm.name == "linf"
+
+
+def test_decay_of_one_group_is_decay() -> None:
+    first, last = network().parameters()
+    given = [{"params": [first], "weight_decay": 0.1}, {"params": [last], "weight_decay": 0.0}]
+    assert has_decay(SGD(given, lr=0.1))
+    assert has_decay([Adam([first]), AdamW([last], weight_decay=0.1)])
+    assert not has_decay(SGD([first, last], lr=0.1))
+    assert not has_decay(torch.optim.Rprop([first]))  # of which no limit is known
 
 
 @pytest.mark.parametrize("named", ["adam", "AdamW", Adam, [NAdam]])

@@ -7,7 +7,6 @@ from implicit_bias import SolveError, max_margin, solve
 from implicit_bias.modules.single_samples import per_sample_adam_metric
 
 
-@pytest.mark.slow
 def test_the_norm_of_single_samples_is_a_fixed_point() -> None:
     """Its multipliers give its metric; equal sizes of features give l2."""
     signed = np.random.default_rng(0).normal(size=(5, 9))

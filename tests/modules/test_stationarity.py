@@ -23,7 +23,13 @@ from example_modules import (
 )
 from implicit_bias.base.validation import Array
 from implicit_bias.modules.margins import Margins
-from implicit_bias.modules.stationarity import Stationarity, balance, kkt_measure, stationarity
+from implicit_bias.modules.stationarity import (
+    Stationarity,
+    active_units,
+    balance,
+    kkt_measure,
+    stationarity,
+)
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts
 
@@ -236,7 +242,7 @@ def test_a_flipped_label_is_named() -> None:
     network, _ = at_limit(GATED["gln"]())
     y = Y.copy()
     y[7] *= -1.0
-    with pytest.raises(ib.SeparationError, match="1 of 30 samples are on the wrong side"):
+    with pytest.raises(ib.SeparationError, match="1 of 30 samples are misclassified"):
         measure(network, X, y)
     assert np.isnan(list(kkt_measure(X, y)(network).values())).all()
     found = ib.certify_network(network, X, y)
@@ -373,6 +379,11 @@ def test_balance_is_the_largest_deviation_of_an_active_unit(name: str) -> None:
         assert balance(network) == pytest.approx(3 / 4)
         network.readout[0, dead] = 0.0
         assert balance(network) == pytest.approx(3 / 4)
+
+
+def test_of_units_that_are_all_0_none_is_active() -> None:
+    assert not active_units(np.zeros(3)).any()
+    assert active_units(np.array([1.0, 0.01, 0.009, 0.0])).tolist() == [True, True, False, False]
 
 
 def test_balance_of_deep_networks_looks_at_each_hidden_unit() -> None:

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from comparison.samples import TRAIN, compared, fitted_models
+from example_modules import known
 from implicit_bias.base.counts import Count
 from implicit_bias.comparison import ModelResult
 from implicit_bias.datasets import Dataset
@@ -40,6 +41,11 @@ def drawn(ax: Axes, colour: str) -> list[list[list[float]]]:
     """Return the points of each line of a colour."""
     lines = [line for line in ax.get_lines() if line.get_color() == colour]
     return [np.asarray(line.get_xydata()).tolist() for line in lines]
+
+
+def bars(ax: Axes) -> list[Rectangle]:
+    """Return the bars of a histogram."""
+    return [patch for patch in ax.patches if isinstance(patch, Rectangle)]
 
 
 def test_errors_are_drawn_with_their_intervals() -> None:
@@ -77,8 +83,7 @@ def test_a_histogram_has_all_margins() -> None:
         margins, edges, title="net", label="q", colour=BLUE, top=4.2, largest=1.25
     )
     (ax,) = figure.axes
-    heights = [patch.get_height() for patch in ax.patches if isinstance(patch, Rectangle)]
-    assert heights == [1, 3, 0, 1]
+    assert [patch.get_height() for patch in bars(ax)] == [1, 3, 0, 1]
     assert [[0.0, 0.0], [0.0, 1.0]] in drawn(ax, GREY)
     assert drawn(ax, BLACK) == [[[1.25, 0.0], [1.25, 1.0]]]
     assert ax.get_ylim() == (0, 4.2)
@@ -93,12 +98,21 @@ def test_margins_of_one_program_have_common_axes() -> None:
     for name, plot in zip(names, plots, strict=True):
         margin = compared().model(name).known_margin
         (ax,) = plot.figure.axes
-        heights = [patch.get_height() for patch in ax.patches if isinstance(patch, Rectangle)]
+        heights = [patch.get_height() for patch in bars(ax)]
         assert sum(heights) == len(margin.margins)
         assert drawn(ax, BLACK)[0][0][0] == margin.largest_margin
+        # Zero is an edge: no bin has both correct and misclassified samples.
+        assert 0 in np.round([patch.get_x() for patch in bars(ax)], 12)
         tops.append(ax.get_ylim()[1])
         highest.append(max(heights))
     assert tops[0] == tops[1] == pytest.approx(1.05 * max(highest[:2]))
+    # All support vectors of an SVM are in the bin that begins at the maximum margin.
+    svm = compared().model("svm").known_margin
+    before = [patch.get_height() for patch in bars(plots[0].figure.axes[0])]
+    starts = [patch.get_x() for patch in bars(plots[0].figure.axes[0])]
+    first = int(np.flatnonzero(before)[0])
+    assert starts[first] == pytest.approx(svm.largest_margin, rel=1e-3)
+    assert before[first] >= known(svm.support_vectors)
 
 
 def test_regions_are_the_predicted_classes() -> None:
@@ -174,7 +188,7 @@ def test_the_excess_is_drawn_of_the_points_that_separate(plane: Report) -> None:
         else np.nan
         for point in network.history
     ]
-    np.testing.assert_allclose(np.asarray(line.get_ydata()), expected)
+    np.testing.assert_allclose(np.asarray(line.get_ydata()) / 100, expected)
 
 
 @pytest.fixture(scope="module")

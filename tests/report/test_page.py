@@ -27,7 +27,7 @@ from report.written import ATTACK, Page, Report, fit_and_write, no_margins
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WIDTHS = (390, 1280)
-EVERYWHERE = ["numbers", "errors"]
+LAST = ["details", "setting"]
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -128,6 +128,10 @@ def test_a_page_is_safe_self_contained_and_described(
     defined = {name for name in page.attributes("div", "id") if name.startswith("def-")}
     assert asked
     assert asked <= defined
+    # The first figure is above the tables, and each term has one definition.
+    assert tags.index("figure") < tags.index("table")
+    identifiers = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
+    assert len(set(identifiers)) == len(identifiers)
 
 
 @pytest.mark.slow
@@ -136,7 +140,7 @@ def test_tables_show_the_numbers_that_matter_first(plane: Report, bare: Report) 
         assert f"{model.known_margin.norm:.4g}" in plane.page.text
     assert "SVM-GLN: l2 over groups, hyperplane contexts, hard margin" in plane.page.text
     for pair in plane.comparison.pairs:
-        assert percent(pair.disagreement) in plane.page.text
+        assert percent(1 - pair.disagreement) in plane.page.text
     for words in ("do <it>", "logistic, neighbours on moons", "logistic: of <odds>"):
         assert words in bare.page.text
 
@@ -146,10 +150,10 @@ def test_sections_follow_the_data(digits: Report, plane: Report, bare: Report) -
     def sections(report: Report) -> list[str]:
         return report.page.attributes("section", "id")
 
-    assert sections(digits) == [*EVERYWHERE, "margins", "support", "reading"]
-    assert sections(plane) == [*EVERYWHERE, "margins", "training", "plane", "reading"]
-    assert sections(bare) == [*EVERYWHERE, "plane", "reading"]
-    assert "Certificate" not in bare.page.text
+    assert sections(digits) == ["margins", "numbers", "errors", "support", *LAST]
+    assert sections(plane) == ["margins", "numbers", "training", "plane", "errors", *LAST]
+    assert sections(bare) == ["errors", "numbers", "plane", *LAST]  # the verdict is on errors
+    assert "certified" not in bare.page.text
     for report in (digits, plane, bare):
         links = report.page.attributes("a", "href")
         assert [link for link in links if not link.startswith("#def-")] == [
@@ -175,7 +179,8 @@ def test_a_failed_solve_is_shown(tmp_path: Path) -> None:
     assert conclusion.verdict is Verdict.NO_PREDICTOR
     assert conclusion.headline in report.page.text
     assert "∞ (not separable)" in report.page.text  # the certified minimum
-    columns = {column.key for column in tables(report.comparison, ["-1", "+1"])[0].columns}
+    shown = tables(report.comparison, ["-1", "+1"])
+    columns = {column.key for table in shown for column in table.columns}
     assert not {"norm", "min_margin", "active_units", "train_error"} & columns
     assert not {"margins", "plane", "support"} & {*report.page.attributes("section", "id")}
 

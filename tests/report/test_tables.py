@@ -13,9 +13,21 @@ from implicit_bias.comparison.verdict import Message
 from implicit_bias.datasets import make_toy
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.report.conclusion import linked
-from implicit_bias.report.tables import Table, notes_on_models, tables
+from implicit_bias.report.tables import (
+    Table,
+    define_once,
+    notes_on_models,
+    tables,
+    terms_of_verdicts,
+)
 from implicit_bias.report.words import programs_in_words
 from report.written import Report
+
+
+def named(shown: list[Table], caption: str) -> Table:
+    """Return the table of this caption."""
+    (found,) = [table for table in shown if table.caption == caption]
+    return found
 
 
 def column(table: Table, key: str) -> list[str]:
@@ -45,7 +57,8 @@ def test_a_note_says_where_interval_and_test_differ(n_wrong: int, open_: bool) -
     }
     decided = {60: "right", 39: "not decided", 22: "not decided"}[n_wrong]
     for ordered in (models, dict(reversed(models.items()))):
-        differences = tables(ib.compare(ordered, places[:, None], y), ["0", "1"])[2]
+        shown = tables(ib.compare(ordered, places[:, None], y), ["0", "1"])
+        differences = named(shown, "Differences of errors")
         assert len(differences.notes) == 1 + open_
         assert column(differences, "decided") == [decided]
 
@@ -84,10 +97,44 @@ def test_the_C_of_many_samples_is_the_least() -> None:
     train = (moons.X, moons.y)
     each = ib.MaxMarginSVC(C=0.1).fit(*train, sample_weight=np.linspace(1, 2, 40))
     one = ib.MaxMarginSVC(C=0.1).fit(*train)
-    models_table = tables(ib.compare({"each": each, "one": one}, *train, train=train), ["-1", "1"])[
-        0
-    ]
-    assert column(models_table, "C") == ["0.1", "0.1"]
+    shown = tables(ib.compare({"each": each, "one": one}, *train, train=train), ["-1", "1"])
+    assert column(named(shown, "More numbers of each model"), "C") == ["0.1", "0.1"]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_agreement_is_shown_beside_that_of_independent_models(n_classes: int) -> None:
+    y = np.arange(60) % n_classes
+    models = {
+        "left": Fixed(np.where(np.arange(60) < 20, (y + 1) % n_classes, y)),
+        "right": Fixed(np.where(np.arange(60) >= 45, (y + 1) % n_classes, y)),
+    }
+    names = [str(label) for label in range(n_classes)]
+    shown = tables(ib.compare(models, np.zeros((60, 1)), y), names)
+    agreements = named(shown, "Agreement between models")
+    assert column(agreements, "agreement") == [percent(25 / 60)]
+    assert column(agreements, "agreed_samples") == ["25 of 60"]
+    p = 20 / 60
+    q = 15 / 60
+    expected = (1 - p) * (1 - q) + p * q / (n_classes - 1)
+    assert column(agreements, "chance_agreement") == [percent(expected)]
+
+
+def test_a_term_is_defined_where_it_first_stands() -> None:
+    moons = make_toy("moons", 40, noise=0.05, random_state=0)
+    models = {
+        "gated": ib.GLNSVC(10, random_state=0).fit(moons.X, moons.y),
+        "soft": ib.MaxMarginSVC(C=0.01).fit(moons.X, moons.y),
+    }
+    comparison = ib.compare(models, moons.X, moons.y, train=(moons.X, moons.y))
+    known = terms_of_verdicts(comparison, comparison.conclusions())
+    shown = define_once(known, tables(comparison, ["-1", "+1"]))
+    terms = [term.key for term in known]
+    for table in shown:
+        terms += [term.key for term in table.terms]
+        for each in table.columns:
+            assert each.key in terms or not each.meaning
+    assert len(terms) == len(set(terms))
+    assert {"norm", "excess", "max_margin"} <= {term.key for term in known}
 
 
 def test_programs_are_named() -> None:

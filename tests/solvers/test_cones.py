@@ -1,5 +1,6 @@
 """What cones give the Newton systems, and their first points, by definition."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -156,6 +157,20 @@ def test_first_points_are_inside_of_the_cone(name: str, system: str) -> None:
         primal = drawn(*V.shape) * (V != 0.0)  # the groups' own columns
         assert cone.norm(2.0 * primal) == pytest.approx(2.0 * cone.norm(primal))
     assert_inside(cone, cone.warm_point(V, primal, 1e-3), 1e-3)
+
+
+@pytest.mark.parametrize("name", ["spectral-soft", "l3-soft", "pergate-soft", "gln"])
+def test_a_step_ends_where_the_first_variable_is_0(name: str) -> None:
+    """Each one alone falls to 0, or its smallest eigenvalue, after a quarter of the step."""
+    run: Any = InteriorPoint(system="rows").prepare(cases.separable(name), None)
+    point = run.interior_start(run.cone_type(ScaledProblem(run.layout, torch.device("cpu"))))
+    nothing = point.moved(point, -1.0)
+    assert point.step_to_boundary(nothing) == 1.0
+    for variable in ("alpha", "s", "w", "xi", "t", "R", "T"):
+        value = getattr(point, variable)
+        if value.numel():
+            step = replace(nothing, **{variable: -4.0 * value})
+            assert point.step_to_boundary(step) == pytest.approx(0.25)
 
 
 def test_a_damped_step_keeps_the_equations_of_the_spectral_cone() -> None:

@@ -29,7 +29,6 @@ def same(first: Solution, second: Solution) -> None:
     np.testing.assert_allclose(first.coef / size, second.coef / size, atol=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "problem",
     [
@@ -58,6 +57,7 @@ def test_idle_samples_change_nothing(
     whole = solve(problem, method)
     assert not orders
     same(split, whole)
+    assert split.stats.iterations <= whole.stats.iterations + 2
 
 
 @pytest.mark.fast(
@@ -143,6 +143,17 @@ def test_few_features_of_any_scales_are_solved() -> None:
     assert_optimal(found, 1e-6)
     known = solve(problem, "feature-space").certificate
     assert found.certificate.upper == pytest.approx(known.upper, rel=1e-6)
+
+
+def test_with_a_separator_at_hand_no_stall_is_a_sign_of_inseparability() -> None:
+    """Of a gap that no float64 reaches, with all dual variables suspected of being a proof."""
+    problem = cases.separable("gln")
+    method = solvers.InteriorPoint(
+        system="rows", tolerances=solvers.Tolerances(gap=1e-16), suspicious=0.0
+    )
+    found = method.run(problem)
+    assert found.status is Status.NUMERICAL_TROUBLE
+    assert solve(problem, method).certificate.gap < cases.GAP_LIMIT
 
 
 def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:

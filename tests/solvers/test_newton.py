@@ -10,7 +10,7 @@ from torch import Tensor
 import cases
 from implicit_bias.solvers.cones import Direction, EntryCone, Iterate, NuclearCone, SpectralCone
 from implicit_bias.solvers.interior_point import InteriorPoint
-from implicit_bias.solvers.newton import Newton
+from implicit_bias.solvers.newton import ClassRowNewton, Newton
 from implicit_bias.solvers.scaling import ScaledProblem
 
 Residuals: TypeAlias = dict[str, Tensor]
@@ -166,6 +166,19 @@ def test_a_direction_solves_the_linearised_conditions(name: str, system: str) ->
         assert_sums_to_0(S @ T @ S, -R)
         assert_sums_to_0(S, -S.T)
         assert_sums_to_0(step.R, S @ step.T @ S, R - MU * torch.linalg.inv(T))
+
+
+@pytest.mark.parametrize("name", ["nuclear-intercept", "spectral-intercept"])
+def test_a_refined_direction_solves_the_same_conditions(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each refinement adds to the variables of the one before it, the offsets as well."""
+    monkeypatch.setattr(ClassRowNewton, "negligible", 0.0)
+    monkeypatch.setattr(ClassRowNewton, "refinements", 2)
+    problem = Problem(name, "rows")
+    first, _ = derivatives(problem, problem.newton().direction(MU))
+    for condition, value in problem.residuals(problem.point, MU).items():
+        assert_sums_to_0(value, first[condition])
 
 
 @pytest.mark.parametrize("system", ["rows", "features"])

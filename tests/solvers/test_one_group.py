@@ -8,7 +8,7 @@ import pytest
 from cases import GAP_LIMIT, OBJECTIVE_RTOL, SOLVE_TOL, separable
 from implicit_bias import MarginProblem, Status, max_margin, solve
 from implicit_bias.norms import L2
-from implicit_bias.solvers import InteriorPoint, OneGroup, Tolerances
+from implicit_bias.solvers import BoundsAt, InteriorPoint, OneGroup, Tolerances
 
 TIGHT = Tolerances(gap=SOLVE_TOL)
 ALONE = OneGroup(tolerances=TIGHT, fallback=InteriorPoint(tolerances=TIGHT))
@@ -101,6 +101,41 @@ def test_where_it_gives_up_the_fall_back_solves() -> None:
     for problem in (separable("gln"), wide(40, 60, 3, C=0.1)):  # which it does not take
         found = solve(problem, ALONE)
         assert (found.status, found.stats.detail) == (Status.OPTIMAL, "")
+
+
+EAGER = OneGroup(
+    tolerances=TIGHT, fallback=InteriorPoint(tolerances=TIGHT), nearly=1.0, first_rows=5
+)
+
+
+@pytest.mark.parametrize("seed", [49, 61, 77])
+def test_bounds_on_the_way_hold_of_sets_that_are_far_from_right(seed: int) -> None:
+    """Where alpha that were cut to the box have a smaller norm than before."""
+    rng = np.random.default_rng(seed)
+    n, d = rng.integers(8, 40), rng.integers(2, 40)
+    X = rng.normal(size=(n, d))
+    y = rng.choice([-1.0, 1.0], n)
+    problem = max_margin(X, y, C=10.0 ** rng.uniform(-2, 2))
+    best = solve(problem, "interior-point", GAP_LIMIT).certificate
+    lines = list[BoundsAt]()
+    solve(problem, EAGER, on_progress=lines.append)
+    for line in lines:
+        assert line.lower <= best.upper * (1 + GAP_LIMIT)
+        assert line.upper >= best.lower * (1 - GAP_LIMIT)
+
+
+@pytest.mark.parametrize(("seed", "distance"), [(3, 3e-8), (1, 1e-8), (5, 1e-8)])
+def test_bounds_on_the_way_hold_where_the_norm_is_the_rounding_of_its_terms(
+    seed: int, distance: float
+) -> None:
+    """Of a sample and a copy of the other class, which differ in the eighth digit."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=4)
+    problem = max_margin(np.vstack([x, x + distance * rng.normal(size=4)]), [1.0, -1.0])
+    best = solve(problem, "feature-space").certificate
+    lines = list[BoundsAt]()
+    solve(problem, replace(EAGER, max_iterations=6), on_progress=lines.append)
+    assert min(line.upper for line in lines) >= best.lower * (1 - 1e-6)
 
 
 def test_a_limit_leaves_bounds() -> None:

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from implicit_bias import max_margin
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.solvers.base import Answer
-from implicit_bias.solvers.rounds import Exchange, Rounds
+from implicit_bias.solvers.rounds import Exchange, Rounds, RowRounds
 
 
 class Alternating(Rounds):
@@ -31,11 +32,40 @@ class Alternating(Rounds):
         return None
 
 
+class OfRows(RowRounds):
+    """Rounds on constraints in memory, which nothing solves."""
+
+    def solve_and_price(self) -> Status | None:
+        """End at once."""
+        return Status.NUMERICAL_TROUBLE
+
+    choose_next = solve_and_price
+
+
 def test_no_row_leaves_twice() -> None:
     """So that the rounds end, although every exchange wants the next one."""
     rounds = Alternating()
     assert len(list(rounds.steps())) == 3
     assert rounds.sets == [[0, 1], [1], [0, 1]]
+
+
+def test_what_had_to_come_back_stays_for_good() -> None:
+    """Also after another row has come back."""
+    rounds = Alternating()
+    for row in (0, 1):
+        rounds.exchange(np.setdiff1d(rounds.rows, [row]), np.array([], dtype=int))
+        rounds.exchange(rounds.rows, np.array([row]))
+    assert rounds.staying(np.array([True, True])).tolist() == [0, 1]
+
+
+def test_violators_are_outside_of_the_working_set_and_margins_stay_as_they_are() -> None:
+    problem = max_margin(np.arange(1.0, 5.0)[:, None], np.ones(4))
+    rounds = OfRows(problem, tolerance=1e-6)
+    rounds.rows = np.array([0])
+    rounds.price(np.array([[0.3]]), 0.0)
+    assert rounds.violators(5).tolist() == [1, 2]
+    assert rounds.violators(1).tolist() == [1]
+    np.testing.assert_allclose(rounds.margins, [0.3, 0.6, 0.9, 1.2])
 
 
 def test_the_best_bounds_are_kept_with_what_attains_them() -> None:

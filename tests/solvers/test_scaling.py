@@ -65,6 +65,14 @@ def test_balanced_alpha_obey_the_equation_of_the_intercept(classes: int) -> None
     assert (inside >= balanced).all()
 
 
+def test_numbers_beyond_single_precision_become_its_largest() -> None:
+    scaled = ScaledProblem(
+        Layout.of_groups(plain([[1.0], [-2.0]], [1, -1])), torch.device("cpu"), torch.float32
+    )
+    assert scaled.full(2, 1e60).tolist() == [torch.finfo(torch.float32).max] * 2
+    assert scaled.full(2, 3.0).tolist() == [3.0, 3.0]
+
+
 def test_upper_bounds_by_hand() -> None:
     X = np.array([[3.0], [1.0], [-2.0]])
     y = np.array([1.0, 1.0, -1.0])

@@ -71,6 +71,16 @@ def of_large_cones(axis: Literal[-1, -2]) -> MarginProblem:
     return MarginProblem(ones, labels, ones, np.arange(4), norm=norm, classes=150)
 
 
+def of_gates_and_inputs(axis: Literal[-1, -2]) -> MarginProblem:
+    """Pose the largest spectral norm of any of 2 gates, or of any of 50 inputs, of 3 classes."""
+    n_groups = 2 if axis == -2 else 50
+    norm = MaxOverGroups(Spectral(), np.arange(n_groups), axis)
+    labels: Any = np.arange(3)
+    return MarginProblem(
+        np.ones((3, 50)), labels, np.ones((3, 2)), np.arange(2), norm=norm, classes=3
+    )
+
+
 @pytest.mark.parametrize(
     ("problem", "expected", "system"),
     [
@@ -90,6 +100,9 @@ def of_large_cones(axis: Literal[-1, -2]) -> MarginProblem:
         # Cones of order 154, of which Clarabel needs 20 GiB.
         (of_large_cones(-1), "scs", None),
         (of_large_cones(-2), "scs", None),
+        # Two cones of order 3 + 50, or 50 of order 3 + 2.
+        (of_gates_and_inputs(-2), "scs", None),
+        (of_gates_and_inputs(-1), "clarabel", None),
     ],
 )
 def test_the_automatic_choice(problem: MarginProblem, expected: str, system: str | None) -> None:

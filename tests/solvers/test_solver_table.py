@@ -9,8 +9,8 @@ import pytest
 
 import cases
 import oracles
-from benchmarks.speed.exact import is_inseparable
 from cases import asked
+from exact import is_inseparable
 from implicit_bias import MarginProblem, Solution, Status, certify, solve
 from implicit_bias.solvers import BoundsAt
 
@@ -136,9 +136,10 @@ def solved(problem: MarginProblem, method: str, tol: float, **options: Any) -> S
     *("rows-l1.1-soft-intercept", "rows-l1.5gates-gated", "rows-l3features"),
     *("rows-pergate-intercept", "rows-l2-weights", "features-gln", "features-svm-l2"),
     *("features-soft-not-separable", "features-linear+intercept", "features-l2-soft-intercept"),
-    *("features-groups", "features-spectral-soft", "features-linf", "features-l1.5-gated"),
-    *("features-pergate", "features-features-binary-weights", "working-set-sparse-gates"),
-    *("working-set-soft-svm-l2", "working-set-gln-four-contexts+intercept"),
+    *("features-groups", "features-apart-soft", "features-spectral-soft", "features-linf"),
+    *("features-l1.5-gated", "features-pergate", "features-features-binary-weights"),
+    *("working-set-sparse-gates", "working-set-soft-svm-l2"),
+    "working-set-gln-four-contexts+intercept",
     *("working-set-features-binary", "working-set-linf", "working-set-l3-binary"),
     *("working-set-spectral-binary", "working-set-pergate-soft-intercept"),
     *("working-set-l2-binary-weights", "feature-space-linear", "feature-space-dead-group"),

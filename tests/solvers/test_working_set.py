@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from implicit_bias import Status, max_margin
+from implicit_bias import Status, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.gordan import prove_not_separable
 from implicit_bias.solvers import InteriorPoint, WorkingSet, working_set
@@ -57,3 +57,15 @@ def test_what_few_rows_do_not_prove_more_may(monkeypatch: pytest.MonkeyPatch) ->
     assert len(supports) == 3
     assert supports[0] <= 20
     assert supports[1] <= 40
+
+
+@pytest.mark.parametrize("first_size", [1, 2])
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_a_first_working_set_of_one_class_has_bounds(norm: str, first_size: int) -> None:
+    """Copies of one sample are all that is near the margin of the Euclidean norm."""
+    X = np.array([[1.0, 0.1], [1.0, 0.1], [1.0, 0.1], [1.0, 0.1], [-1.0, 0.2], [-1.5, 0.3]])
+    problem = max_margin(X, [1, 1, 1, 1, -1, -1], norm, intercept=True)
+    found = solve(problem, WorkingSet(first_size=first_size, few_rounds=0.0))
+    assert found.status is Status.OPTIMAL
+    other = solve(problem, "interior-point" if norm == "l2" else "highs")
+    assert found.certificate.upper == pytest.approx(other.certificate.upper, rel=1e-5)

@@ -20,6 +20,7 @@ def draw_box_trace(frame: pd.DataFrame) -> Figure:
         figure = Figure(figsize=(2 * style.WIDTH, style.HEIGHT), layout="constrained")
         left, right = figure.subplots(1, 2)
         steps = frame["step"]
+        # The axis is logarithmic. Outside of the box, and by rounding, a score may be 0 or less.
         batches = frame["score_of_batch"]
         positive = batches > 0
         left.plot(
@@ -32,6 +33,7 @@ def draw_box_trace(frame: pd.DataFrame) -> Figure:
             color=style.COLOURS[0],
             label="averaged gradient",
         )
+        # Below this line a diagnosis calls the weights near a KKT point.
         left.axhline(BoxThresholds.near, color=style.GREY, linestyle=":")
         left.set(
             xlabel="steps",
@@ -45,6 +47,7 @@ def draw_box_trace(frame: pd.DataFrame) -> Figure:
             "at_wall": "weights at their wall",
             "decayed": "decay that has acted",
         }
+        # All three are fractions: one axis of per cent does.
         for i, (column, label) in enumerate(curves.items()):
             right.plot(steps, frame[column], style.LINES[i], color=style.COLOURS[i], label=label)
         right.set(xlabel="steps", ylim=(0, None), title="The box that weight decay sets")

@@ -44,12 +44,14 @@ def draw_diagnosis(
         order = np.argsort(diagnosis.margins[finite])[:most_pairs]
         q = diagnosis.margins[finite][order]
         weights = diagnosis.multipliers[finite]
+        # Multipliers have no unit that a reader knows, their shares of the largest one do without.
         share = weights[order] / (weights.max() or 1.0)
         active = share > 0
         margins.scatter(q[~active], share[~active], s=9, color=GREY, label="multiplier 0")
         margins.scatter(q[active], share[active], s=16, marker="^", color=BLUE, label="positive")
         logarithmic(margins)
         largest = ", ".join(str(n) for n, _, _ in diagnosis.largest_shares(most_named))
+        # `logarithmic` set both axes; most multipliers are 0, which only a linear axis has.
         margins.set(yscale="linear", title="Margins and multipliers")
         margins.set_xlabel(f"margin / smallest margin\nlargest multipliers: samples {largest}")
         margins.set_ylabel("multiplier / largest")
@@ -62,6 +64,7 @@ def draw_diagnosis(
             if name == diagnosis.norm:
                 bar.set_color(VERMILION)
         gaps.set(title="KKT gap by norm")
+        # Gaps of different norms do not compare, but 0 means a KKT point in each.
         gaps.set_xlabel("KKT gap (grey: upper bound)\nacross norms only 0 compares")
 
         shown = sorted(bounded, key=lambda layer: layer.gap)[-most_layers:]

@@ -93,6 +93,7 @@ def draw_excesses(ax: Axes, excess_of: Mapping[str, float], drawn_as: Mapping[st
         ax.plot(100 * excess, row, look.marker, color=look.colour, clip_on=False)
         _write_at(ax, row, excess, percent(excess))
     _name_rows(ax, [short_label(name) for name in excess_of])
+    # Longer than an axis of errors: an excess has no upper end at 100 %, and its numbers are long.
     _percent_axis(ax, "norm above the certified minimum, %", room=1.35, most=math.inf)
 
 

@@ -29,6 +29,7 @@ def write_limit(file: Path, result: LimitResult) -> Path:
 def draw_limit(result: LimitResult) -> Figure:
     """Draw the normalized margin beside its upper bound, and what tends to 0, where it is known."""
     frame = result.frame()
+    # The axes are logarithmic, and training begins at step 0.
     frame = frame[frame["step"] > 0]
     curves = {}
     for column, label in DISTANCES.items():

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import minus
-from implicit_bias.comparison import Comparison
+from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.report.figures.base import Plot, short_label, with_words
 from implicit_bias.report.style import BLACK, GREY, Look, legend, panel
 
@@ -21,19 +21,17 @@ def margin_plots(
         label = "smallest margin of a sample / norm"
     number = 0
     for models in comparison.programs():
+        # Margins that are all 0 are those of weights 0: their histogram is one bar, and its bins
+        # have no width.
         shown = {}
         for model in models:
             if model.has_predictor and model.known_margin.margins.any():
                 shown[model.name] = model.known_margin
 
-        # The bins cover all margins of the program, the maximum margin, and zero.
-        covered = [np.zeros(1)]
-        for margin in shown.values():
-            covered.append(margin.margins)
-            if margin.largest_margin is not None:
-                covered.append(np.array([margin.largest_margin]))
-        all_values = np.concatenate(covered)
-        edges = np.linspace(all_values.min(), all_values.max(), n_bins + 1)
+        if not shown:
+            continue
+        edges = _bins([margin.margins for margin in shown.values()], models[0], n_bins)
+        # One scale of counts for all models of a problem, so that the panels compare at a glance.
         highest = 0
         for margin in shown.values():
             highest = max(highest, np.histogram(margin.margins, edges)[0].max())
@@ -62,6 +60,26 @@ def margin_plots(
                 smallest=minus(f"{margin.min_margin:.3g}"),
                 largest=largest,
             )
+
+
+def _bins(margins: list[Array], model: ModelResult, n_bins: int) -> Array:
+    """Return edges of about ``n_bins`` bins that cover the margins of models of one problem.
+
+    Zero is an edge, and so is the maximum margin, where it is known and bins are no wider.
+    """
+    values = np.concatenate([np.zeros(1), *margins])
+    largest = model.known_margin.largest_margin
+    if largest is not None:
+        values = np.append(values, largest)
+    width = (values.max() - values.min()) / n_bins
+    if largest is not None and largest > width / 2:
+        # Support vectors of an SVM have the maximum margin up to the gap of its solution. The edge
+        # is a little below, so that they are all in the bin that begins there.
+        edge = largest * (1 - 1e-4)
+        width = edge / max(1, round(edge / width))
+    first = np.floor(values.min() / width)
+    last = np.ceil(values.max() / width)
+    return width * np.arange(first, last + 1)
 
 
 def margin_histogram(

@@ -25,6 +25,7 @@ from implicit_bias.report.words import class_names
 
 def plane_plots(comparison: Comparison, train: Dataset, *, n_grid: int = 240) -> Iterator[Plot]:
     """Draw the decision regions of each model, by its predictions on an n_grid x n_grid grid."""
+    # Two pixels would be two inputs as well, but no plane to look at.
     if train.n_features - train.has_constant != 2 or train.image_shape is not None:
         return
     low = train.X[:, :2].min(axis=0)
@@ -40,6 +41,7 @@ def plane_plots(comparison: Comparison, train: Dataset, *, n_grid: int = 240) ->
         points = np.column_stack([points, np.ones(len(points))])
     inputs: ArrayLike = points
     if isinstance(comparison.X, pd.DataFrame):
+        # Pipelines that were fitted to a frame choose columns by name.
         inputs = pd.DataFrame(points, columns=comparison.X.columns)
 
     n_classes = len(class_names(comparison, train))
@@ -74,6 +76,8 @@ def draw_regions(
     tints: list[Any] = []
     for colour in colours:
         tints.append(1.0 - tint * (1.0 - np.array(to_rgb(colour))))
+    # An image of the grid, not filled contours: between classes 0 and 2 a contour would draw a band
+    # of class 1.
     ax.imshow(
         classes,
         ListedColormap(tints),
@@ -98,4 +102,5 @@ def draw_samples(
     for name, points, look in samples:
         x, y = points.T
         marks = ax.scatter(x, y, s=14, c=look.colour, marker=look.marker, linewidths=0)
+        # An SVG has a path for each shape: thousands of them make a page slow.
         marks.set(alpha=0.9, label=name, rasterized=total > most_shapes)

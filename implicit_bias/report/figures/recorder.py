@@ -66,7 +66,7 @@ def draw_recorder(
 
 
 def _shade_before_separation(ax: Axes, frame: pd.DataFrame) -> None:
-    """Shade the points at which a sample is on the wrong side: they have no margin and no gap."""
+    """Shade the points at which a sample is misclassified: they have no gap."""
     # A point is shaded up to the next one.
     steps = frame["step"].to_numpy()
     missing = ~(frame["min_margin"] > 0).to_numpy()

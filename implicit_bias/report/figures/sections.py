@@ -13,11 +13,13 @@ from implicit_bias.report.figures.margins import margin_plots
 from implicit_bias.report.figures.plane import plane_plots
 from implicit_bias.report.figures.support import support_plots
 from implicit_bias.report.figures.training import training_plots
-from implicit_bias.report.words import class_note, margin_words
+from implicit_bias.report.words import class_note
 
 
 def sections(comparison: Comparison, train: Dataset) -> list[Section]:
     """Draw all sections for which there are data; call it inside `style`.
+
+    The first one shows what the first verdict is on.
 
     Parameters
     ----------
@@ -28,15 +30,18 @@ def sections(comparison: Comparison, train: Dataset) -> list[Section]:
     """
     drawn_as = looks(comparison)
     plots_of = {
-        "errors": error_plots(comparison, drawn_as),
         "margins": margin_plots(comparison, drawn_as),
         "training": training_plots(comparison, drawn_as),
         "plane": plane_plots(comparison, train),
+        "errors": error_plots(comparison, drawn_as),
         "support": support_plots(comparison, train),
     }
-    facts = {"margin": margin_words(train), "classes": class_note(train)}
+    if comparison.ranks_models:  # the first verdict is on the errors
+        plots_of = {"errors": plots_of.pop("errors"), **plots_of}
+    facts = {"classes": class_note(train)}
     drawn = []
     for name, plots in plots_of.items():
+        # Each generator draws only what it has data for; a section without figures has no heading.
         shown = tuple(plots)
         if shown:
             words = WORDS["sections"][name]

@@ -27,6 +27,8 @@ def support_plots(comparison: Comparison, train: Dataset, *, most: int = 8) -> I
         support = support_vectors(model, len(train))
         if model.fitted is None or model.fitted.solution is None or len(support) == 0:
             continue
+        # Files are numbered by the figures that there are, not by models, whose names may be no
+        # file names.
         number += 1
         # Of many classes a sample has one alpha for each rival, which count together.
         alpha = model.fitted.solution.alpha
@@ -58,6 +60,7 @@ def support_vectors(model: ModelResult, n_train: int) -> NDArray[np.int64]:
     none = np.empty(0, dtype=np.int64)
     if model.fitted is None or model.fitted.solution is None:
         return none
+    # Indices of training samples would point at other images.
     if len(model.fitted.solution.alpha) != n_train:
         return none
     return model.fitted.support

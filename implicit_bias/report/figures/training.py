@@ -18,7 +18,7 @@ def training_plots(comparison: Comparison, drawn_as: Mapping[str, Look]) -> Iter
         if model.margin is None or model.inseparable:
             continue
         steps = [point.step for point in model.history]
-        excess = [model.margin.excess_at(point) for point in model.history]
+        excess = [100 * model.margin.excess_at(point) for point in model.history]
         # A logarithmic axis shows the points at which the network separates, above the optimum.
         if any(value > 0 for value in excess):
             networks.append(model)
@@ -31,13 +31,13 @@ def training_plots(comparison: Comparison, drawn_as: Mapping[str, Look]) -> Iter
 def draw_excess(
     curves: Mapping[str, tuple[list[int], list[float]]], drawn_as: Mapping[str, Look]
 ) -> Figure:
-    """Draw the excess of each network, by its name, against the steps; nan where it has none."""
+    """Draw the excess of each network (%), by its name, by step; nan where it has none."""
     figure, ax = panel()
     for name, (steps, excess) in curves.items():
         look = drawn_as[name]
         (line,) = ax.plot(steps, excess, linestyle=look.line, color=look.colour)
         line.set(marker=look.marker, markersize=3.5, markevery=4, label=short_label(name))
     logarithmic(ax)
-    ax.set(xlabel="step", ylabel="norm / minimum − 1")
+    ax.set(xlabel="training step", ylabel="norm above the certified minimum, %")
     legend(figure)
     return figure

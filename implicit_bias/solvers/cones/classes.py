@@ -73,6 +73,8 @@ class ClassCone(FeatureCone):
     def __init__(self, scaled: ScaledProblem, basis: Array) -> None:
         norm = scaled.layout.problem.norm
         self.scaled = scaled
+        # A sum over groups has a cone for each term, and the dual norm is the largest of their dual
+        # norms.
         self.part_norm = norm  # of a group
         if isinstance(norm, SumOverGroups):
             self.part_norm = norm.norm
@@ -84,6 +86,8 @@ class ClassCone(FeatureCone):
     @staticmethod
     def layout(problem: MarginProblem, rows: Constraints) -> Layout:
         """Return that of features; rotations that merge constant ones leave these norms alone."""
+        # Merging constant features into one rotates them. Singular values do not see that; entries
+        # do, and so do groups of features.
         invariant = nuclear_groups(problem.norm) is None and entries_of(problem.norm) is None
         return Layout.of_features(problem, rows, merge=invariant)
 
@@ -163,7 +167,7 @@ class ClassCone(FeatureCone):
 
     @abstractmethod
     def right_sides(self, mu: float, predictor: Direction | None, weight: float) -> RightSides:
-        """Right-hand sides of a step to mu, with a share of the predictor's second-order terms."""
+        """Right-hand sides of a step to mu, with ``weight`` times the second-order terms."""
 
 
 class FreeRadiusCone(ClassCone):
@@ -221,6 +225,7 @@ class FreeRadiusCone(ClassCone):
     def feature_matrix(self) -> tuple[ConeMatrix, Tensor]:
         """Return the matrix of U and dt, and Y as directions of zeta."""
         # The equations of the head: K U - k_t dt = ... and k_tt dt - <k_t, U> = ...
+        # One unknown a radius, so that k_t and Y are cut into the columns of each.
         border = -self.split_by_radius(self.k_t).flatten(1)
         directions = self.split_by_radius(self.Y).flatten(1)
         return ConeMatrix(self.matrix_K(), self.k_tt, border), directions

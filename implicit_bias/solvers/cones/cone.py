@@ -82,6 +82,7 @@ class Iterate(ConePoint):
 
     def complementarity(self) -> float:
         """Mean of the complementary products, mu: of their eigenvalues where they are matrices."""
+        # tr(R T) is the sum of the eigenvalues of the products, for matrices as for entries.
         total = self.alpha @ self.s + self.w @ self.xi + (self.R * self.T).sum()
         return float(total) / (self.alpha.numel() + self.w.numel() + self.order)
 
@@ -99,10 +100,12 @@ class Iterate(ConePoint):
                 continue
             # x + l dx stays positive up to l = 1 / max(-dx / x); matrices have eigenvalues there.
             if value.ndim == 2:
+                # A + l dA is definite as long as I + l A^-1 dA has positive eigenvalues.
                 rates.append(relative_eigenvalues(value, change))
             else:
                 rates.append((change / value).reshape(-1))
         least = float(torch.cat(rates).min())
+        # max(1.0, NaN) is 1.0 in Python: a full step.
         if not math.isfinite(least):
             raise Breakdown
         return 1.0 / max(1.0, -least)
@@ -129,7 +132,7 @@ class Cone(ABC):
     has_W : bool
         Whether W is a variable beside alpha.
     warm_share : float
-        A point that is moved into the interior has norms of at most this share of the radius.
+        A point that is moved into the interior has norms of at most this fraction of the radius.
     margins : Tensor of shape (P,)
         Those of zeta at the iterate, without the offset.
     norm_of_zeta, norm_of_V : float
@@ -300,7 +303,7 @@ class FeatureCone(Cone):
     def feature_right_sides(
         self, mu: float, predictor: Direction | None, weight: float
     ) -> tuple[Tensor, Any]:
-        """Right-hand sides of a step to mu, with a share of the predictor's second-order terms.
+        """Right-hand sides of a step to mu, with a fraction of the predictor's second-order terms.
 
         And what `feature_back_substitute` needs of them.
         """

@@ -110,6 +110,8 @@ class GroupCone(Cone):
         self.point = point
         self.V = V
         self.products = rows.group_products(V)
+        # V is W here: the slack of (1 - ||V_g||^2) / 2 is smooth at V_g = 0, where ||V_g|| has a
+        # kink.
         squares = rows.inner(V, V)  # (G,)
         norms = squares.sqrt()
         self.margins = self.products @ point.R
@@ -189,6 +191,7 @@ class FeatureGroupCone(GroupCone, FeatureCone):
         W = point.W
         self.point = point
         self.G = (W[..., None] * self.members[:, :, None]).flatten(0, 2)  # (n, G)
+        # G and A are the derivatives of zeta = A(d) W, by d and by W.
         self.A = self.scale_of_gates(point.R).expand_as(V)
         squares = self.G.T @ W.reshape(-1)  # ||W_g||^2, (G,)
         self.margins = self.coordinates.apply((self.A * W).reshape(-1))

@@ -72,7 +72,7 @@ def factor(
 ) -> Tensor:
     """Return the lower factor of a matrix by columns, made anew for each trial, in its place.
 
-    The diagonal may be raised by the shares ``ridges``, where rounding made a matrix indefinite.
+    The diagonal may be raised by the fractions ``ridges``, where rounding made a matrix indefinite.
 
     Raises
     ------

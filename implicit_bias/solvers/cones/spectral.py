@@ -43,7 +43,7 @@ from implicit_bias.solvers.scaling import ScaledProblem
 class SpectralCone(FreeRadiusCone):
     """The spectral norm of zeta: T = t I - W W' / t and R of order r."""
 
-    # A slack by its tangent is replaced by the true one unless they agree to this share.
+    # A slack by its tangent is replaced by the true one unless they agree to this fraction.
     straight: ClassVar[float] = 1e-3
     # Steps are shortened, by this factor and so many times, until the true slack is at least this
     # share of that by the tangent.

@@ -1,1 +1,0 @@
-"""How training goes on towards infinite time."""

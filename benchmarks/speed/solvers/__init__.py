@@ -1,0 +1,1 @@
+"""Solvers of the race, in the layout of benchopt, a file each."""

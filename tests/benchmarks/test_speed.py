@@ -1,0 +1,197 @@
+"""The race: every solver has the optimum of the native one, and rows are graded as they should."""
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.processes import TIME_LIMIT
+from benchmarks.speed import diagnosis, races, scaling
+from benchmarks.speed.bases import settings
+from benchmarks.speed.conic import cholesky_factor
+from benchmarks.speed.objective import Objective
+from benchmarks.speed.reference import reference_of
+from cases import separable
+from implicit_bias import MarginProblem, certify, max_margin, solve
+from implicit_bias.problem.gating import HyperplaneContexts, l2_gates
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(24, 6))
+TWO = np.where(X[:, 0] + 0.5 * rng.normal(size=24) > 0, 1, -1)
+LINEAR = np.where(X @ rng.normal(size=6) > 0, 1, -1)
+THREE = (X @ rng.normal(size=(6, 3))).argmax(axis=1)
+CONTEXTS = HyperplaneContexts.random(X, n_units=3, random_state=0)
+JOINT = l2_gates(CONTEXTS)
+WIDE = rng.normal(size=(12, 32))
+SIDES = np.where(WIDE[:, 0] > 0, 1, -1)
+PROBLEMS: dict[str, MarginProblem] = {
+    "soft l2": max_margin(X, TWO, C=0.3),
+    "hard l2": max_margin(X, LINEAR),
+    "soft classes": max_margin(X, THREE, C=0.3),
+    "hard classes": max_margin(X, THREE),
+    "soft l1": max_margin(X, TWO, "l1", C=0.3),
+    "hard linf, classes": max_margin(X, THREE, "linf"),
+    "nuclear": max_margin(X, THREE, "nuclear"),
+    "gln": MarginProblem(X, LINEAR, CONTEXTS.gates(X), CONTEXTS.groups),
+    "joint": MarginProblem(X, LINEAR, JOINT.gates(X), JOINT.groups),
+    "groups of 8": max_margin(WIDE, SIDES, groups=np.arange(32) // 8),
+    "groups of 1": max_margin(WIDE, SIDES, groups=np.arange(32)),
+    "uneven groups": max_margin(WIDE, SIDES, groups=[0, *[1] * 12, *[2] * 19]),
+}
+# Which peers take a problem.
+TAKEN = {
+    "soft l2": {"liblinear", "libsvm", "clarabel", "ecos", "scs"},
+    "hard l2": {"liblinear", "libsvm", "osqp", "clarabel", "ecos", "scs"},
+    "soft classes": {"liblinear", "clarabel", "ecos", "scs"},
+    "hard classes": {"liblinear", "osqp", "clarabel", "ecos", "scs"},
+    "soft l1": {"highs", "clarabel", "ecos", "scs"},
+    "hard linf, classes": {"highs", "clarabel", "ecos", "scs"},
+    "nuclear": {"clarabel", "scs"},
+    "gln": {"clarabel", "ecos", "scs"},
+    "joint": {"libsvm", "osqp", "clarabel", "ecos", "scs"},
+    "groups of 8": {"clarabel", "ecos", "scs"},
+    "groups of 1": {"highs", "clarabel", "ecos", "scs"},
+    "uneven groups": {"clarabel", "ecos", "scs"},
+}
+
+
+def solver_of(name: str) -> Any:
+    return import_module(f"benchmarks.speed.solvers.{name}").Solver
+
+
+def suited(name: str, problem: MarginProblem) -> list[str]:
+    formulations = solver_of(name).parameters["formulation"]
+    return [each for each in formulations if not solver_of(name).unsuited(problem, each)]
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_every_solver_finds_the_optimum_of_the_native_one(name: str) -> None:
+    """In each of its formulations: the squared norm has C', and its dual variables a scale."""
+    problem = PROBLEMS[name]
+    objective = Objective.get_instance()
+    objective.set_data(problem=problem)
+    optimum = solve(problem, tol=1e-9).certificate
+    assert objective.reference.lower == pytest.approx(optimum.lower, rel=1e-7)
+    assert {peer for peer in races.PEERS if suited(peer, problem)} == TAKEN[name]
+    for peer in sorted(TAKEN[name]):
+        for formulation in suited(peer, problem):
+            answer = solver_of(peer).solve(problem, objective.reference, formulation, 1e-7)
+            grade = objective.evaluate_result(**answer._asdict())
+            assert abs(grade["excess"]) < 1e-5, (peer, formulation)
+            assert grade["value"] >= optimum.lower * (1 - 1e-12)
+            if answer.alpha is None:
+                assert peer == "liblinear"
+            else:
+                assert grade["lower"] == pytest.approx(optimum.upper, rel=1e-4), peer
+
+
+@pytest.mark.parametrize("name", ["gln", "svm-l2", "sparse-gates", "linear-n-greater-d"])
+def test_a_factor_is_one_of_the_gram_matrix(name: str) -> None:
+    """And its coordinates stand for coefficients of the same norm and the same margins."""
+    problem = separable(name)
+    for g in range(problem.n_groups):
+        factor = cholesky_factor(problem, g)
+        B = factor.B.toarray() * problem.scale
+        Q = problem.gram(g)
+        np.testing.assert_allclose(B @ B.T, Q, atol=1e-9 * np.abs(Q).max())
+        u = np.random.default_rng(g).normal(size=B.shape[1])
+        coef = np.zeros(problem.coef_shape)
+        coef[problem.groups == g] = factor.coefficients(u)
+        margins = problem.margins(problem.decision(coef))
+        np.testing.assert_allclose(margins, B @ u, atol=1e-7 * np.abs(margins).max())
+        assert np.linalg.norm(coef) == pytest.approx(np.linalg.norm(u), rel=1e-7)
+
+
+def test_an_answer_without_dual_variables_is_graded_by_the_best_lower_bound() -> None:
+    problem = PROBLEMS["soft l2"]
+    objective = Objective.get_instance()
+    objective.set_data(problem=problem)
+    coef = 1.01 * solve(problem).coef
+    grade = objective.evaluate_result(coef=coef, alpha=None)
+    assert grade["lower"] == 0.0
+    assert np.isinf(grade["gap"])
+    upper = certify(problem, coef).upper
+    assert grade["excess"] == pytest.approx(upper / objective.reference.lower - 1)
+
+
+def test_a_problem_without_a_predictor_is_refused() -> None:
+    with pytest.raises(ValueError, match="w = 0 is optimal"):
+        reference_of(max_margin(X, TWO, C=1e-4))
+
+
+def test_settings_are_all_combinations_of_parameters() -> None:
+    found = list(settings({"N, D": [(5, 2), (7, 3)], "tol": [0.1, 0.2]}))
+    assert found[1] == {"N": 5, "D": 2, "tol": 0.2}
+    assert len(found) == 4
+    words = list(races.problems())
+    assert len(words) == len(set(words)) == 23
+
+
+def row(problem: str, solver: str, seconds: float, value: float, **other: Any) -> dict[str, Any]:
+    facts = {"problem": problem, "solver": solver, "value": value, "solve_seconds": seconds}
+    facts |= {"native_seconds": 2.0, "gib": 0.1, "reference": 1.0, "lower": 0.0}
+    return races.row_of(races.ANSWERED) | facts | other
+
+
+def test_the_fastest_peer_that_is_near_enough_is_in_the_table() -> None:
+    """The excess is over the best bound of any solver; a faster one that is far off loses."""
+    frame = pd.DataFrame(
+        [
+            row("a", "native", 2.0, 1.1 + 1e-8, lower=1.1),
+            row("a", "ecos", 1.0, 1.1 + 1e-9),
+            row("a", "scs", 0.1, 1.2),
+            row("a", "libsvm", 9.0, np.nan, outcome=TIME_LIMIT),
+            row("b", "native", 2.0, 1.0 + 1e-8),
+            row("b", "scs", 0.5, 1.001),
+            row("c", "native", 2.0, 1.0),
+            row("c", "scs", np.nan, np.nan, outcome=races.UNSUITED),
+        ]
+    )
+    numbers = races.numbers(frame)
+    table = numbers["table"].set_index("problem")
+    assert table.loc["a", "best peer, s"] == "ECOS **1**"
+    assert table.loc["a", "native, s"] == "2"
+    assert table.loc["a", "ratio"] == "0.5"
+    assert table.loc["a", "excess"] == "9e-09"
+    assert table.loc["a", "other peers, s"] == "SCS 0.1 to 9e-02; libsvm > 9"
+    assert table.loc["b", "native, s"] == "**2**"
+    assert table.loc["b", "excess of the peer"] == "1e-03"
+    assert table.loc["c", "best peer, s"] == "none"
+    assert (numbers["native_faster"], numbers["peer_faster"], numbers["alone"]) == (0, 1, 2)
+
+
+@pytest.mark.slow
+def test_a_peer_that_exceeds_its_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = next(iter(races.problems(quick=True)))
+    monkeypatch.setattr(solver_of("scs"), "time_limit", 1e-3)
+    (found,) = races.race(problem, "scs")
+    assert found["outcome"] == TIME_LIMIT
+    assert np.isnan(found["excess"])
+
+
+# --- growth and diagnosis ------------------------------------------------------------------------
+
+
+def test_exponents() -> None:
+    x = pd.Series([500.0, 1000.0, 4000.0])
+    assert scaling.exponent(x, 3e-6 * x**1.7) == pytest.approx(1.7)
+    assert np.isnan(scaling.exponent(x[:2], x[:2]))
+
+
+def test_a_line_differs_in_one_axis_and_has_the_answers_of_one_device() -> None:
+    points = [(500, 100, 2), (2000, 100, 2), (2000, 50, 2), (2000, 100, 4)]
+    frame = pd.DataFrame(points, columns=["N", "H", "C"]).assign(device="cpu", outcome="answered")
+    frame = pd.concat([frame, frame.assign(device="cuda", outcome=scaling.NO_GPU)])
+    assert scaling.line(frame, "N")["N"].tolist() == [500, 2000]
+    assert scaling.line(frame, "H")["H"].tolist() == [50, 100]
+    assert scaling.line(frame, "N", "cuda").empty
+
+
+def test_networks_have_the_weights_that_they_should() -> None:
+    for name, weights in (("convolutions_5", 1e5), ("convolutions_6", 1e6)):
+        _, kind, widths, *_ = diagnosis.CASES[name]
+        network = diagnosis.network_of(kind, widths)
+        count = sum(part.numel() for part in network.parameters())
+        assert count == pytest.approx(weights, rel=0.05)

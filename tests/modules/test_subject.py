@@ -1,0 +1,59 @@
+"""A module with samples: its margins, the samples that it misclassifies, and what is trained."""
+
+import numpy as np
+import pytest
+import torch
+
+from example_modules import Computed, drawn, linear, of, own_labels, seeded
+from implicit_bias.modules.subject import Subject, margins_of, without_gradient
+from modules.programs import NORMS
+
+X = drawn(6, 3)
+
+
+def test_the_normalised_margin_is_signed() -> None:
+    """It is min_margin / ||theta||^L of a network that misclassifies a sample, too."""
+    module = of(np.array([[3.0, 4.0]]))
+    labels = np.array([1, -1])
+    subject = Subject.of(margins_of(module, torch.eye(2), labels))
+    assert subject.min_margin == -4.0
+    assert subject.normalised_margin(NORMS["l2"]) == pytest.approx(-4.0 / 5.0)
+
+
+def test_a_sample_of_margin_0_is_misclassified() -> None:
+    module = of(np.array([[1.0, 0.0]]))
+    subject = Subject.of(margins_of(module, torch.eye(2), [1, 1]))
+    assert subject.wrong.tolist() == [1]
+    assert subject.error == 0.5
+    assert not subject.separates
+
+
+def test_a_leading_part_is_read_again_from_the_module_itself() -> None:
+    """Its remainder, too, is that of the parameters that the module has by then."""
+    module = seeded(
+        Computed(
+            lambda m, x: m.outer(m.inner(x).relu()) + m.shortcut(x),
+            inner=linear(3, 5),
+            outer=linear(5),
+            shortcut=linear(3),
+        )
+    )
+    margins = margins_of(module, X, own_labels(module, X))
+    before = Subject.of(margins, leading=True)
+    for p in module.parameters():
+        p.data.mul_(3.0)
+    again = before.reread(module)
+    anew = Subject.of(margins_of(module, X, margins.labels), leading=True)
+    assert again.rest == pytest.approx(anew.rest)
+    assert again.rest == pytest.approx(before.rest / 3.0)
+    np.testing.assert_allclose(again.margins, anew.margins)
+    np.testing.assert_allclose(again.itself.margins, anew.itself.margins)
+
+
+def test_an_unused_parameter_gets_no_gradient_and_one_at_0_does_no_harm() -> None:
+    module = seeded(
+        Computed(lambda m, x: m.used(x), used=linear(3), unused=linear(3), at_0=linear(3))
+    )
+    module.get_parameter("at_0.weight").data.zero_()
+    margins = margins_of(module, X, own_labels(module, X))
+    assert without_gradient(margins) == ("unused.weight",)
