@@ -194,14 +194,13 @@ def best_of(peers: pd.DataFrame) -> dict[str, Any] | None:
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """Return the table, and what the page says of it."""
-    rows = graded(frame)
+    whole = frame.groupby("problem")["solver"].transform("size") == len(PEERS) + 1
+    rows = graded(frame[whole])
     lines = list[dict[str, str]]()
     ratios = list[float]()
     alone = 0
     for problem, group in rows.groupby("problem", sort=False):
-        native = next(rows_of(group[group["solver"] == NATIVE]), None)
-        if native is None:
-            continue
+        native = next(rows_of(group[group["solver"] == NATIVE]))
         peers = group[group["solver"] != NATIVE]
         best = best_of(peers)
         if best is not None and best["excess"] <= ENOUGH:
@@ -211,17 +210,22 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
         others = peers if best is None else peers[peers["solver"] != best["solver"]]
         lines.append(line_of(str(problem), native, best, others))
     ratio = pd.Series(ratios, dtype=float)
+    beside = rows.groupby("problem")["native_seconds"]
+    stopped = rows.loc[rows["outcome"] == TIME_LIMIT, "solve_seconds"]
+    missing = [name for name in problems() if name not in set(rows["problem"])]
     return {
         "table": pd.DataFrame(lines),
         "problems": len(lines),
-        "listed": len(problems()),
+        "missing": f"Not measured yet: {'; '.join(missing)}." if missing else "",
+        "stopped_least": stopped.min(),
+        "stopped_most": stopped.max(),
         "native_faster": int((ratio > 1).sum()),
         "peer_faster": int((ratio < 1).sum()),
         "alone": alone,
         "most": ratio.max(),
         "least": ratio.min(),
-        "least_inverse": 1 / ratio.min(),
         "middle": ratio.median(),
+        "spread": (beside.max() / beside.min() - 1.0).median(),
     }
 
 

@@ -1,5 +1,6 @@
 """The race: every solver has the optimum of the native one, and rows are graded as they should."""
 
+import itertools
 from importlib import import_module
 from typing import Any
 
@@ -137,18 +138,21 @@ def row(problem: str, solver: str, seconds: float, value: float, **other: Any) -
 
 def test_the_fastest_peer_that_is_near_enough_is_in_the_table() -> None:
     """The excess is over the best bound of any solver; a faster one that is far off loses."""
-    frame = pd.DataFrame(
-        [
-            row("a", "native", 2.0, 1.1 + 1e-8, lower=1.1),
-            row("a", "ecos", 1.0, 1.1 + 1e-9),
-            row("a", "scs", 0.1, 1.2),
-            row("a", "libsvm", 9.0, np.nan, outcome=TIME_LIMIT),
-            row("b", "native", 2.0, 1.0 + 1e-8),
-            row("b", "scs", 0.5, 1.001),
-            row("c", "native", 2.0, 1.0),
-            row("c", "scs", np.nan, np.nan, outcome=races.UNSUITED),
-        ]
-    )
+    rows = [
+        row("a", "native", 2.0, 1.1 + 1e-8, lower=1.1),
+        row("a", "ecos", 1.0, 1.1 + 1e-9),
+        row("a", "scs", 0.1, 1.2),
+        row("a", "libsvm", 9.0, np.nan, outcome=TIME_LIMIT),
+        row("b", "native", 2.0, 1.0 + 1e-8),
+        row("b", "scs", 0.5, 1.001),
+        row("c", "native", 2.0, 1.0),
+    ]
+    raced = {(each["problem"], each["solver"]) for each in rows}
+    for problem, solver in itertools.product("abc", (races.NATIVE, *races.PEERS)):
+        if (problem, solver) not in raced:
+            rows.append(row(problem, solver, np.nan, np.nan, outcome=races.UNSUITED))
+    rows.append(row("d", "native", 2.0, 1.0))  # its peers are not measured yet
+    frame = pd.DataFrame(rows)
     numbers = races.numbers(frame)
     table = numbers["table"].set_index("problem")
     assert table.loc["a", "best peer, s"] == "ECOS **1**"
@@ -160,6 +164,8 @@ def test_the_fastest_peer_that_is_near_enough_is_in_the_table() -> None:
     assert table.loc["b", "excess of the peer"] == "1e-03"
     assert table.loc["c", "best peer, s"] == "none"
     assert (numbers["native_faster"], numbers["peer_faster"], numbers["alone"]) == (0, 1, 2)
+    assert numbers["problems"] == 3
+    assert numbers["stopped_most"] == 9.0
 
 
 @pytest.mark.slow
