@@ -115,6 +115,7 @@ class Code(StrEnum):
     DEGREE_0_WITHOUT_THEOREM = "degree-0-without-theorem", Kind.DETAIL
     LOSS_NOT_CHECKED = "loss-not-checked", Kind.CAVEAT
     BETAS = "betas", Kind.CAVEAT
+    JUMPS_NOT_CHECKED = "jumps-not-checked", Kind.CAVEAT
     TRAINING_MODE = "training-mode", Kind.CAVEAT
     DROPOUT = "dropout", Kind.CAVEAT
     NOT_IN_OPTIMIZER = "not-in-optimizer", Kind.CAVEAT

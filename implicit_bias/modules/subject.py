@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -195,11 +196,17 @@ class Subject:
         L.
     whole : Margins or None
         With ``leading`` the margins of the module itself; else None.
+    not_checked : tuple of str
+        Parameters in which there was no time to look for jumps of the leading part.
+    seconds : float
+        What the search for the leading part took.
     """
 
     gradients: Margins
     degree: float
     whole: Margins | None = None
+    not_checked: tuple[str, ...] = ()
+    seconds: float = 0.0
 
     @classmethod
     @pointing_to_the_page()
@@ -210,6 +217,8 @@ class Subject:
         degree: float | None = None,
         *,
         leading: bool = False,
+        deadline: Deadline = NEVER,
+        jumps: bool = True,
     ) -> Subject:
         """Leave out parameters that do not count, and measure the degree in the others.
 
@@ -223,6 +232,10 @@ class Subject:
             L; checked where it is given.
         leading : bool
             Whether to measure the leading part of the module; see `modules.leading`.
+        deadline : Deadline
+            When to end the search for the leading part.
+        jumps : bool
+            Whether to look for jumps of the leading part.
 
         Raises
         ------
@@ -231,6 +244,8 @@ class Subject:
         ValueError
             No parameter gets a gradient; outputs of 0 whatever the parameters are; no second
             derivatives in torch.
+        TimeoutError
+            The deadline has passed before the degree of the leading part was known.
         """
         if names is None:
             names = gradients.shapes.keys() - without_gradient(gradients)
@@ -238,7 +253,15 @@ class Subject:
             raise ValueError(NOTHING_TRAINED)
         gradients = gradients.restricted(names, gradients.theta)
         if leading:
-            return cls(*leading_part(gradients, degree), whole=gradients)
+            began = time.perf_counter()
+            found = leading_part(gradients, degree, deadline=deadline, jumps=jumps)
+            return cls(
+                found.margins,
+                found.degree,
+                whole=gradients,
+                not_checked=found.not_checked,
+                seconds=time.perf_counter() - began,
+            )
         return cls(gradients, homogeneity.degree_of(at_nonzero_outputs(gradients), degree))
 
     @classmethod
@@ -249,7 +272,7 @@ class Subject:
         """
         if not leading:
             return cls(gradients, degree)
-        return cls(leading_part(gradients, degree)[0], degree, whole=gradients)
+        return cls(leading_part(gradients, degree).margins, degree, whole=gradients)
 
     def reread(self, module: nn.Module) -> Subject:
         """Return the same module, or a copy of it, with the parameters that it has by now."""
