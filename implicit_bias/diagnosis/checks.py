@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import check_flag, pointing_to_the_page
 from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, Code, Finding
 from implicit_bias.modules.evaluate import as_arguments, labels_as_array
@@ -38,6 +39,7 @@ def check(
     *,
     norms: Iterable[ParameterNorm],
     leading: bool,
+    deadline: Deadline = NEVER,
 ) -> tuple[Subject, list[Finding]]:
     """Check a module with its samples, once, and leave out the parameters that do not count.
 
@@ -57,6 +59,8 @@ def check(
         Those that it is measured in.
     leading : bool
         Whether its leading-order part is measured.
+    deadline : Deadline
+        When to end the search for that.
 
     Returns
     -------
@@ -71,12 +75,16 @@ def check(
         It is not homogeneous; the message says where ``leading`` may help.
     ValueError, SeparationError
         As `modules.subject.margins_of`.
+    TimeoutError
+        The deadline has passed before the degree of the leading-order part was known.
     """
     check_flag(leading, "leading")
     not_held = left_out(module, optimizer)
     norms = tuple(norms)
     inputs, labels = collected(inputs, labels)
-    _refuse_on_first_samples(module, inputs, labels, norms, leading=leading)
+    not_checked = _refuse_on_first_samples(
+        module, inputs, labels, norms, leading=leading, deadline=deadline
+    )
     gradients = margins_of(module, inputs, labels, norms=norms)
     # --- parts that compute something else in training than in the measurement
     findings = list[Finding]()
@@ -102,7 +110,17 @@ def check(
         findings.append(Finding(Code.NO_GRADIENT, names=tuple(constant)))
     excluded = (*not_held, *constant)
     with offering_leading():
-        subject = Subject.of(gradients, gradients.shapes.keys() - excluded, leading=leading)
+        subject = Subject.of(
+            gradients,
+            gradients.shapes.keys() - excluded,
+            leading=leading,
+            deadline=deadline,
+            # The first samples show jumps as well as all of them.
+            jumps=not_checked is None,
+        )
+    not_checked = not_checked or subject.not_checked
+    if not_checked:
+        findings.append(Finding(Code.JUMPS_NOT_CHECKED, names=not_checked))
     return subject, findings
 
 
@@ -113,31 +131,42 @@ def _refuse_on_first_samples(
     norms: tuple[ParameterNorm, ...],
     *,
     leading: bool,
+    deadline: Deadline,
     first: int = 32,
     many_times: int = 16,
-) -> None:
+) -> tuple[str, ...] | None:
     """Refuse a module that is not homogeneous on its ``first`` samples, before it gets them all.
 
     It is not homogeneous on all of them, either. Every other refusal is left to the whole data,
     whose labels, say, these need not have. With less than ``many_times`` as many samples nothing is
     checked here.
+
+    Returns
+    -------
+    tuple of str or None
+        Parameters in which there was no time to look for jumps of the leading-order part; None
+        where nothing was looked for.
     """
     arguments = as_arguments(inputs, module)
     labels = labels_as_array(labels)
     # Of few samples the whole check takes hardly longer.
     if len(labels) < many_times * first or any(not one.ndim for one in arguments):
-        return
+        return None
     few = tuple(one[:first] for one in arguments)
     try:
         gradients = margins_of(module, few, labels[:first], norms=norms)
         names = gradients.shapes.keys() - without_gradient(gradients)
-        Subject.of(gradients, names, leading=leading)
+        subject = Subject.of(gradients, names, leading=leading, deadline=deadline)
     # A subclass of ValueError, so it is caught first.
     except HomogeneityError:
         with offering_leading():
             raise
     except ValueError:
-        return
+        return None
+    if subject.gradients.scaled[0] == 1.0:
+        # Homogeneous on these samples, so that there was no limit to look at.
+        return None
+    return subject.not_checked
 
 
 def _dropout_rate(part: nn.Module) -> float:

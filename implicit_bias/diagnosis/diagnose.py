@@ -137,8 +137,9 @@ def diagnose(
     max_seconds : float, optional
         Limit on the time; the bounds so far are returned (``method`` is "stopped"). It is passed by
         a second at most, or a tenth of it if that is more, unless the checks of the module alone
-        take longer: a step is not begun where the last one took longer than what is left. Bounds
-        of layers that there was no time for are nan.
+        take longer, some 20 passes over the samples: a step is not begun where the last one took
+        longer than what is left. Bounds of layers that there was no time for are nan. With
+        ``leading`` a finding says in which parameters there was no time to look for jumps.
 
     Returns
     -------
@@ -160,6 +161,8 @@ def diagnose(
         much data, or others in each pass (random augmentation). The norm is unknown: no such name,
         or none is known for the optimizer (Adagrad, gradient descent mixed with others, rates of
         different schedules). The module is no module.
+    TimeoutError
+        ``max_seconds`` was over before the degree of the leading-order part was known.
 
     Warns
     -----
@@ -210,11 +213,19 @@ def diagnose(
     ):
         # 1. Checks, each once: all that follows measures this subject.
         subject, doubts = check(
-            module, inputs, labels, modes, optimizer, norms=[limit.norm], leading=leading
+            module,
+            inputs,
+            labels,
+            modes,
+            optimizer,
+            norms=[limit.norm],
+            leading=leading,
+            deadline=deadline,
         )
         gradients = subject.gradients
-        # Steps after the searches take about as long as the checks did: that time is kept for them.
-        deadline = deadline.leaving(time.monotonic() - started)
+        # Steps after the searches take about as long as the checks did, but for the search for the
+        # leading-order part: that time is kept for them.
+        deadline = deadline.leaving(time.monotonic() - started - subject.seconds)
         judged = judge_loss(loss, gradients.classes)
         # Weight decay acts on the module as it is trained, not on its leading-order part.
         box = box_of(subject.itself.gradients, optimizer, loss, judged)

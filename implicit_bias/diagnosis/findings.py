@@ -89,7 +89,8 @@ class Code(StrEnum):
     NO_EXPONENTIAL_TAIL = "no-exponential-tail", Kind.OTHER_LIMIT
     OTHER_MARGIN = "other-margin", Kind.OTHER_LIMIT
     WEIGHT_DECAY = "weight-decay", Kind.OTHER_LIMIT
-    IN_THE_BOX = "in-the-box", Kind.OTHER_LIMIT
+    NEAR_IN_THE_BOX = "near-in-the-box", Kind.OTHER_LIMIT
+    NOT_NEAR_IN_THE_BOX = "not-near-in-the-box", Kind.OTHER_LIMIT
     DECAY_HAS_HARDLY_ACTED = "decay-has-hardly-acted", Kind.OTHER_LIMIT
     UNKNOWN_LIMIT = "unknown-limit", Kind.OTHER_LIMIT
     OTHER_NORM = "other-norm", Kind.OTHER_LIMIT
@@ -115,6 +116,7 @@ class Code(StrEnum):
     DEGREE_0_WITHOUT_THEOREM = "degree-0-without-theorem", Kind.DETAIL
     LOSS_NOT_CHECKED = "loss-not-checked", Kind.CAVEAT
     BETAS = "betas", Kind.CAVEAT
+    JUMPS_NOT_CHECKED = "jumps-not-checked", Kind.CAVEAT
     TRAINING_MODE = "training-mode", Kind.CAVEAT
     DROPOUT = "dropout", Kind.CAVEAT
     NOT_IN_OPTIMIZER = "not-in-optimizer", Kind.CAVEAT

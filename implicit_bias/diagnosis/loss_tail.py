@@ -19,6 +19,12 @@ float64 from c q = 37 on, in float32 from 17 on, and (1 + q)^-20 has all its dig
 a fall counts where the falls over its halves and beside it agree. A function that has negative
 values is taken for the logarithm of a loss.
 
+**Many classes.** On the ray of margin q to all of K - 1 rivals cross-entropy is
+log(1 + (K - 1) e^-q), whose tail begins where q is above log K: with 1000 classes in float32 not
+far from where the digits end on the ray with one rival. So (3) is tested twice, at one margin and
+at each ray's own last margin with digits, where losses are alike: rates that differ do so at both.
+Its values are rounded in the precision in which the function returns them.
+
 Source: Lyu and Li (2020), appendix A, (B3); `training.losses` for losses given by their logarithm.
 """
 
@@ -29,7 +35,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -40,10 +45,42 @@ from implicit_bias.diagnosis.findings import Code
 from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
 
 Loss = Callable[..., Any]
-# The loss of one sample as a function of its margin, along a ray of outputs.
-Ray = Callable[[float], float]
 # The label beside 1 of one output, and whether outputs are (N,).
 Targets = tuple[float, bool]
+
+
+@dataclass(frozen=True, eq=False)
+class Ray:
+    """The loss of one sample as a function of its margin, along a ray of outputs.
+
+    Attributes
+    ----------
+    loss : callable
+        Of outputs and targets.
+    direction : Tensor
+        Outputs of unit margin.
+    target : Tensor
+        What the loss compares them with.
+    """
+
+    loss: Loss
+    direction: Tensor
+    target: Tensor
+
+    def __call__(self, margin: float) -> float:
+        """Return the loss at a margin."""
+        return float(self._value(margin))
+
+    @property
+    def eps(self) -> float:
+        """The distance from 1 to the next number, in the precision of the loss's values."""
+        dtype = self._value(0.0).dtype
+        if not dtype.is_floating_point:
+            dtype = torch.float64
+        return torch.finfo(dtype).eps
+
+    def _value(self, margin: float) -> Tensor:
+        return torch.as_tensor(self.loss(margin * self.direction, self.target))
 
 
 @dataclass(frozen=True)
@@ -117,7 +154,7 @@ class Tail:
     rises: bool
     exponential: bool
     logarithm: bool
-    fall: Ray
+    fall: Callable[[float], float]
 
 
 @dataclass(frozen=True)
@@ -137,14 +174,19 @@ class TailTest:
     tail_growth : float
         f'(q) q grows by this factor at least over a fourfold margin where a tail is exponential.
     compared : float
-        Falls along several rays are compared at this fraction of the last margin of which all have
-        digits: there rounding is of no account.
+        Falls along several rays are compared at this fraction of the last margin with digits: there
+        rounding is of no account.
     same_rate : float
         They are the same if they differ by less than this fraction.
     rounding : float
-        What rounding changes in a loss of outputs of size q, relative to q.
+        What rounding changes in a loss of outputs of size q, in units of q times the precision.
     loss_rounding : float
-        What rounding changes in a loss, relative to it.
+        What rounding changes in a loss, relative to it, in double precision.
+    single_rounding : float
+        The same in single precision.
+    least_precision : float
+        A loss whose values have a larger distance from 1 to the next number (half precision) has
+        too few digits to be followed.
 
     Examples
     --------
@@ -163,8 +205,10 @@ class TailTest:
     tail_growth: float = 1.5
     compared: float = 0.75
     same_rate: float = 0.1
-    rounding: float = 1e-13
+    rounding: float = 100.0
     loss_rounding: float = 1e-9
+    single_rounding: float = 1e-6
+    least_precision: float = 1e-6
 
     def judge(self, loss: Loss, classes: int | None) -> JudgedLoss:
         """Find whether training on a loss maximises the margin.
@@ -186,6 +230,8 @@ class TailTest:
             for targets, rays in _rays_by_target(loss, classes):
                 # These are the errors of losses on targets that they do not take.
                 with suppress(RuntimeError, ValueError, TypeError, IndexError):
+                    if rays[0].eps > self.least_precision:
+                        return JudgedLoss(Code.LOSS_NOT_CHECKED)
                     tails = [self.tail(ray) for ray in rays]
                     refusals.append(self._refusal(tails))
                     logarithm = logarithm or tails[0].logarithm
@@ -210,15 +256,38 @@ class TailTest:
             return Code.NO_EXPONENTIAL_TAIL
         if not all(tail.exponential for tail in tails):
             return Code.OTHER_MARGIN
-        # (3): on each ray the loss falls at the same rate, where all have digits.
-        margin = self.compared * min(tail.margin for tail in tails)
-        falls = [tail.fall(margin) for tail in tails]
-        if max(falls) <= (1.0 + self.same_rate) * min(falls):
-            return None
+        # (3): on each ray the loss falls at the same rate f'(q), where all have digits, or where it
+        # is about as small on each.
+        nearest = min(tail.margin for tail in tails)
+        for margins in ([nearest] * len(tails), [tail.margin for tail in tails]):
+            rates = list[float]()
+            for tail, last in zip(tails, margins, strict=True):
+                rates.append(self._rate(tail, self.compared * last))
+            # A rate that is nan is not above 0.
+            known = all(rate > 0.0 for rate in rates)
+            if known and max(rates) <= (1.0 + self.same_rate) * min(rates):
+                return None
         return Code.OTHER_MARGIN
+
+    def _rate(self, tail: Tail, margin: float) -> float:
+        """Return .02 f'(q) at a margin q, or a little below it; nan where that has no digits.
+
+        In single precision a sum over many classes may lose digits at some margins in between, as
+        where each of its terms is about half of what rounding loses.
+        """
+        for step in range(self.steps + 1):
+            q = margin * 2.0 ** (-step / self.steps)
+            fall = tail.fall(q)
+            if fall > 0.0:
+                return fall / q
+        return math.nan
 
     def tail(self, value: Ray) -> Tail:
         """Follow a loss along a ray, from its values at margins q >= 0."""
+        eps = value.eps
+        loss_rounding = self.loss_rounding
+        if eps > torch.finfo(torch.float64).eps:
+            loss_rounding = self.single_rounding
         margins = [0.0]
         for power in range(self.least_power, self.most_power):
             margins.append(2.0**power)
@@ -230,7 +299,7 @@ class TailTest:
         # A constant that the loss tends to (per-class sigmoids have that of the other classes) is
         # subtracted, as inf l of (2).
         kept = 0.0
-        flat = abs(values[-1] - values[-2]) <= self.loss_rounding * abs(values[-1])
+        flat = abs(values[-1] - values[-2]) <= loss_rounding * abs(values[-1])
         if not logarithm and flat and values[-1] > self.reached * values[0]:
             kept = values[-1]
 
@@ -257,15 +326,15 @@ class TailTest:
         rises = False
         for q, loss in zip(margins, values, strict=True):
             if math.isfinite(loss):
-                rounding = self.rounding * q + self.loss_rounding * abs(lowest)
+                rounding = self.rounding * eps * q + loss_rounding * abs(lowest)
                 rises = rises or loss > lowest + rounding
                 lowest = min(lowest, loss)
 
         # (1), too: it must not reach its infimum. A hinge does: it is 0 right after a high value.
         before = log_loss(0.0)
         high = before + math.log(self.reached)
-        for q in margins[1:]:
-            there = log_loss(q)
+        for step in range(self.steps * self.least_power, self.steps * (self.most_power - 1) + 1):
+            there = log_loss(2.0 ** (step / self.steps))
             rises = rises or (there == -math.inf and before > high)
             before = there
 
@@ -299,7 +368,7 @@ def _rays_by_target(loss: Loss, classes: int | None) -> Iterator[tuple[Targets, 
             for other in (0.0, -1.0):
                 yield (
                     (other, len(shape) == 1),
-                    [_ray(loss, one, one), _ray(loss, -one, other * one)],
+                    [Ray(loss, one, one), Ray(loss, -one, other * one)],
                 )
         return
     for one_hot in (False, True):
@@ -311,18 +380,10 @@ def _rays_by_target(loss: Loss, classes: int | None) -> Iterator[tuple[Targets, 
             own = torch.zeros(1, classes, dtype=torch.float64)
             own[0, label] = 1.0
             # With margin q to all rivals: s = (q, 0, ..., 0), and the same less its mean. With
-            # margin q to one rival alone: s = (q, 0, -q, ..., -q).
-            nearest = 2.0 * own - 1.0
+            # margin q to one rival alone: s = (q, 0, -9 q, ..., -9 q), where the K - 2 others add
+            # K e^-10q to cross-entropy, which is small beside e^-q long before the digits end.
+            nearest = 10.0 * own - 9.0
             nearest[0, (label + 1) % classes] = 0.0
             for outputs in (own, own - 1.0 / classes, nearest):
-                rays.append(_ray(loss, outputs, target))
+                rays.append(Ray(loss, outputs, target))
         yield (0.0, False), rays
-
-
-def _ray(loss: Loss, direction: Tensor, target: Tensor) -> Ray:
-    """Return the loss of one sample as a function of the margin along a ray of outputs."""
-    return partial(_loss_at, loss, direction, target)
-
-
-def _loss_at(loss: Loss, direction: Tensor, target: Tensor, margin: float) -> float:
-    return float(torch.as_tensor(loss(margin * direction, target)))

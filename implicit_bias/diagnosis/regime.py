@@ -25,13 +25,14 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from torch import Tensor, nn
 
-from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.checkpoints import Checkpoint, load_into
 from implicit_bias.diagnosis.findings import Code, Finding
@@ -79,7 +80,7 @@ class Regime:
         ||theta - theta_0|| / ||theta_0|| of the trained parameters; inf from a start at 0.
     alignment : float
         Centred alignment of the tangent kernels at the start and now, in [0, 1]; nan where one of
-        them is constant.
+        them is constant, or where ``max_seconds`` was over before both were there.
     share : float
         Margin of theta - theta_0 in the tangent features at the start, over the maximum there, in
         [0, 1]; a lower bound where the search for the maximum was stopped. 0 where a sample has no
@@ -143,7 +144,7 @@ def regime_of(subject: Subject, start: Start, deadline: Deadline) -> Regime:
     ValueError
         A start of another architecture.
     """
-    # Of the module itself: its leading part is what it becomes far from any start.
+    # Of the module itself: its leading-order part is what it becomes far from any start.
     now = subject.itself.gradients
     before = now.reread(_at_start(now.module, start))
     moved = now.theta - before.theta
@@ -158,9 +159,13 @@ def regime_of(subject: Subject, start: Start, deadline: Deadline) -> Regime:
     n_samples = len(now.labels)
     chosen = np.unique(np.linspace(0, n_samples - 1, min(n_samples, most)).astype(np.int64))
     few = before.of_samples(chosen)
+    alignment = math.nan
+    with suppress(TimeoutError):
+        of_start = tangent_kernel(few, deadline)
+        alignment = centred_alignment(of_start, tangent_kernel(now.of_samples(chosen), deadline))
     return Regime(
         distance=distance,
-        alignment=centred_alignment(tangent_kernel(few), tangent_kernel(now.of_samples(chosen))),
+        alignment=alignment,
         share=_tangent_share(few, moved, deadline),
         samples=len(chosen),
     )
@@ -174,8 +179,14 @@ def _at_start(module: nn.Module, start: Start) -> nn.Module:
     return copied
 
 
-def tangent_kernel(gradients: Margins) -> Array:
-    """Theta (N, N), the sum over the outputs of <grad f_k(x), grad f_k(x')>."""
+def tangent_kernel(gradients: Margins, deadline: Deadline = NEVER) -> Array:
+    """Theta (N, N), the sum over the outputs of <grad f_k(x), grad f_k(x')>.
+
+    Raises
+    ------
+    TimeoutError
+        The deadline has passed.
+    """
     outputs = gradients.of_outputs()
     n_samples = len(gradients.labels)
     width = gradients.pairs.width
@@ -184,7 +195,7 @@ def tangent_kernel(gradients: Margins) -> Array:
         # Rows of the outputs are sample by sample: those of output k are each width-th one. Cross
         # terms of two outputs are not part of the trace that Theta is.
         places = np.arange(n_samples) * width + k
-        kernel += outputs.gram(outputs.theta, places)
+        kernel += outputs.gram(outputs.theta, places, deadline=deadline)
     return kernel
 
 

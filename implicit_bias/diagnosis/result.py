@@ -30,6 +30,14 @@ from implicit_bias.modules.multipliers import Method
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Findings that a verdict begins with, before where the module is in the max-margin problem.
+FIRST_LINES = (
+    Code.AT_OPTIMUM,
+    Code.ABOVE_OPTIMUM,
+    Code.NEAR_IN_THE_BOX,
+    Code.NOT_NEAR_IN_THE_BOX,
+)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
@@ -307,11 +315,12 @@ class Diagnosis:
     def verdict(self) -> str:
         """Three lines at most: where the module is, what matters most of it, what to do.
 
-        The first line is about the predictor where its own norm has a certified optimum.
+        The first line is about the predictor where its own norm has a certified optimum, and about
+        the problem with weight decay where that describes the weights.
         """
         standing, *others = self.findings
         lines = [standing.found]
-        if others and others[0].code in (Code.AT_OPTIMUM, Code.ABOVE_OPTIMUM):
+        if others and others[0].code in FIRST_LINES:
             lines = [others[0].found, standing.found]
         elif others and others[0].code.kind is not Kind.RATE:
             lines.append(others[0].found)

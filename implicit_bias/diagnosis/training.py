@@ -114,16 +114,22 @@ def weight_decay(optimizer: object, box: BoxLimit | None = None) -> Iterator[Fin
         if aim == "entries":
             trained = next(p for p in group["params"] if p.requires_grad)
             most *= kind.scale(group, trained.shape)
-        details = {"aim": WORDS["aims"][aim].format(most=most, half=decay / 2.0)}
-        if box is None or box.describes is None:
+        details: dict[str, object] = {"aim": WORDS["aims"][aim].format(most=most, half=decay / 2.0)}
+        if box is None:
             yield Finding(Code.WEIGHT_DECAY, decay, details=details)
-        elif box.describes:
-            score = box.score
-            if math.isnan(score):
-                score = box.penalty_score
-            yield Finding(Code.IN_THE_BOX, box.decayed, details={**details, "score": score})
-        else:
+            return
+        details["score"] = box.score
+        if math.isnan(box.score):
+            details["score"] = box.penalty_score
+        # Under a schedule it is unknown how far decay has acted, but not that its limit is near.
+        if box.describes is False:
             yield Finding(Code.DECAY_HAS_HARDLY_ACTED, box.decayed, details=details)
+        elif box.near:
+            yield Finding(Code.NEAR_IN_THE_BOX, box.decayed, details=details)
+        elif box.describes:
+            yield Finding(Code.NOT_NEAR_IN_THE_BOX, box.decayed, details=details)
+        else:
+            yield Finding(Code.WEIGHT_DECAY, decay, details=details)
         return
 
 

@@ -169,6 +169,8 @@ def which_norm(
         As `diagnose`; of the reference, too.
     ValueError, TypeError
         As `diagnose`; no norm, or one twice; an empty list of references.
+    TimeoutError
+        As `diagnose`.
     RuntimeError
         torch's own, of a reference of another architecture.
 
@@ -220,23 +222,32 @@ def which_norm(
     with one_thread_if_small(module, inputs), evaluating(module) as (module, modes):
         # The module is checked; of a reference, whose inputs are the same, its margins are.
         subject, doubts = check(
-            module, inputs, labels, modes, optimizer, norms=geometries.values(), leading=leading
+            module,
+            inputs,
+            labels,
+            modes,
+            optimizer,
+            norms=geometries.values(),
+            leading=leading,
+            deadline=deadline,
         )
         judged = judge_loss(loss, subject.gradients.classes)
         subjects = [subject]
         for each in references:
             margins = margins_of(_with_state_of(each, module).eval(), inputs, labels)
-            subjects.append(_reference(margins, subject))
-        # What follows the searches takes about as long as the checks did.
-        deadline = deadline.leaving(time.monotonic() - started)
+            subjects.append(_reference(margins, subject, deadline))
+        # What follows the searches takes about as long as the checks did, but for the searches for
+        # leading parts.
+        searched = sum(each.seconds for each in subjects)
+        deadline = deadline.leaving(time.monotonic() - started - searched)
         table = NormTable(
             rows=_rows(subjects, geometries, deadline),
             reached=[each.itself.min_margin for each in subjects],
             degree=subject.degree,
         )
         conclusion = table.conclude()
-        # What is said of the leading part depends on the norm: that which is named, or else the
-        # first.
+        # What is said of the leading-order part depends on the norm: that which is named, or else
+        # the first.
         about = geometries[conclusion.best or table.rows[0].norm]
         findings = (
             conclusion.why,
@@ -277,11 +288,15 @@ def _with_state_of(reference: Reference, module: nn.Module) -> nn.Module:
     return other
 
 
-def _reference(margins: Margins, subject: Subject) -> Subject:
+def _reference(margins: Margins, subject: Subject, deadline: Deadline) -> Subject:
     """Check that a reference can be measured as the module is."""
     # With the module's own parameters and degree: other ones would make another norm.
     found = Subject.of(
-        margins, subject.gradients.shapes, subject.degree, leading=subject.whole is not None
+        margins,
+        subject.gradients.shapes,
+        subject.degree,
+        leading=subject.whole is not None,
+        deadline=deadline,
     )
     if found.min_margin > 0:
         return found

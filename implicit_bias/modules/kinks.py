@@ -89,12 +89,14 @@ class Pieces(Margins):
             found[here] = self.gradients._gradients(point, pairs, scales)
         return found * self._factors(places)[:, None]
 
-    def _layer_products(self, theta: Tensor, places: Tensor) -> dict[str, LayerProducts]:
+    def _layer_products(
+        self, theta: Tensor, places: Tensor, deadline: Deadline = NEVER
+    ) -> dict[str, LayerProducts]:
         """Rows of J as sums of outer products, by parameter; those that are new are kept."""
         new = torch.unique(places[~torch.isin(places, self.held)])
         parts = [self.products] if len(self.held) else []
         for point, _, pairs in self._by_points(new):
-            parts.append(self.gradients._layer_products(point, pairs))
+            parts.append(self.gradients._layer_products(point, pairs, deadline))
         if len(new):
             self.held = torch.cat([self.held, new])
             self.products = joined(parts, torch.arange(len(self.held)))

@@ -31,6 +31,7 @@ from torch import Tensor
 from torch.nn.functional import linear, unfold
 from torch.overrides import TorchFunctionMode
 
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.problem.masked_gram import masked_gram
 
 # Entries of a block of gradients, 512 MiB, of which a few exist at a time.
@@ -87,8 +88,14 @@ class LayerProducts:
         given = self.given[self.samples]
         return torch.einsum("mtr,mtc->mrc", self.slopes, given).reshape(len(given), -1)
 
-    def gram(self, others: LayerProducts) -> Tensor:
-        """Inner products (m, k) with other gradients in the same parameter."""
+    def gram(self, others: LayerProducts, deadline: Deadline = NEVER) -> Tensor:
+        """Inner products (m, k) with other gradients in the same parameter.
+
+        Raises
+        ------
+        TimeoutError
+            The deadline has passed between two blocks of them.
+        """
         m, positions, rows = self.slopes.shape
         k = len(others.slopes)
         columns = self.given.shape[2]
@@ -103,6 +110,7 @@ class LayerProducts:
         for i, block in enumerate(self._blocks(size)):
             first = block.gradients()
             for j, other in enumerate(others._blocks(size)):
+                deadline.check()
                 part = first @ other.gradients().T
                 gram[i * size : (i + 1) * size, j * size : (j + 1) * size] = part
         return gram

@@ -22,10 +22,12 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.modules import homogeneity
 from implicit_bias.modules.evaluate import drawn_like
@@ -53,9 +55,20 @@ class LimitSearch:
     agreement: float = 1e-11
     digits: int = 9
 
-    def limit(self, gradients: Margins) -> tuple[float, float] | None:
-        """Return the first scale c at which a module is homogeneous, and its degree."""
+    def limit(self, gradients: Margins, deadline: Deadline = NEVER) -> tuple[float, float] | None:
+        """Return the first scale c at which a module is homogeneous, and its degree.
+
+        Raises
+        ------
+        TimeoutError
+            The deadline has passed before a scale was found, or the last one was tried.
+        """
         for c in self.scales:
+            if deadline.passed:
+                raise TimeoutError(
+                    "max_seconds was over before the degree of the leading-order part was known, "
+                    "which takes some 30 passes over all samples: pass a larger one, or fewer samples"
+                )
             # At scale c the degree is measured from values and gradients at c / 2, c and 2 c.
             try:
                 L = homogeneity.measured_degree(gradients.at_scale(c, 0.0), None, self.agreement)
@@ -68,7 +81,32 @@ class LimitSearch:
         return None
 
 
-def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margins, float]:
+class LeadingPart(NamedTuple):
+    """The leading-order part of a module.
+
+    Attributes
+    ----------
+    margins : Margins
+        Its margins; all 0 where it vanishes at theta, as that of (W_0 + B A) x does at B = 0.
+    degree : float
+        L: the larger one of the degrees at theta and at random parameters. At theta a term may
+        vanish; at random parameters none does.
+    not_checked : tuple of str
+        Parameters in which a jump of the limit was not looked for, for lack of time.
+    """
+
+    margins: Margins
+    degree: float
+    not_checked: tuple[str, ...] = ()
+
+
+def leading_part(
+    gradients: Margins,
+    degree: float | None = None,
+    *,
+    deadline: Deadline = NEVER,
+    jumps: bool = True,
+) -> LeadingPart:
     """Find the leading-order part f_L of a module, and its degree L.
 
     Parameters
@@ -77,27 +115,26 @@ def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margi
         Of the module itself.
     degree : float, optional
         L, if it is known. Then nothing is checked but that the limit exists.
-
-    Returns
-    -------
-    Margins
-        The margins of the leading-order part. They are all 0 where it vanishes at theta: that of
-        (W_0 + B A) x does at B = 0.
-    float
-        L: the larger one of the degrees at theta and at random parameters. At theta a term may
-        vanish; at random parameters none does.
+    deadline : Deadline
+        When to end. Jumps are looked for in a fraction of the time that is left.
+    jumps : bool
+        Whether to look for jumps of the limit, which take some hundred passes over a few samples
+        for each parameter.
 
     Raises
     ------
     HomogeneityError
         There is no limit, or it jumps, or a parameter is of degree 0 in it.
+    TimeoutError
+        The deadline has passed before a limit was found.
     """
     search = LimitSearch()
+    not_checked: tuple[str, ...] = ()
     # --- the limit here, and where no term vanishes
-    here = search.limit(gradients)
+    here = search.limit(gradients, deadline)
     if degree is None:
         generic = gradients.restricted(gradients.shapes, drawn_like(gradients.theta))
-        there = search.limit(generic)
+        there = search.limit(generic, deadline)
         limits = [limit for limit in (here, there) if limit is not None]
         if not limits:
             raise homogeneity.HomogeneityError(_without_limit(gradients))
@@ -106,12 +143,12 @@ def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margi
         if any(c > 1.0 for c, _ in limits):
             # At random parameters the units may be off on all samples, so that only terms of lower
             # degree are left there: then the limit at theta is checked.
+            checked = gradients.at_scale(*limits[0])
             if there is not None and there[1] == degree:
-                _check(generic.at_scale(*there))
-            else:
-                _check(gradients.at_scale(*limits[0]))
+                checked = generic.at_scale(*there)
+            not_checked = _check(checked, deadline, jumps=jumps)
     if here is not None and here[1] == degree:
-        return gradients.at_scale(*here), degree
+        return LeadingPart(gradients.at_scale(*here), degree, not_checked)
 
     # At this theta the term of degree L vanishes: what is left has a lower degree, so that divided
     # by c^L it is far smaller at a large c than at 1.
@@ -121,7 +158,7 @@ def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margi
     if scaled.max() > search.agreement * values.max():
         raise homogeneity.HomogeneityError(_without_limit(gradients))
     # The leading-order part is 0 here, and so is f(c theta) / c^infinity.
-    return gradients.at_scale(c, math.inf), degree
+    return LeadingPart(gradients.at_scale(c, math.inf), degree, not_checked)
 
 
 def margins_in_the_limit(leading: Margins) -> Array:
@@ -158,18 +195,32 @@ def _known_functions(gradients: Margins) -> str:
     return found
 
 
-def _check(leading: Margins) -> None:
+def _check(leading: Margins, deadline: Deadline, *, jumps: bool) -> tuple[str, ...]:
     """Refuse a limit that jumps, or that has parameters of degree 0.
+
+    Returns
+    -------
+    tuple of str
+        Parameters in which there was no time to look for jumps.
 
     Raises
     ------
     HomogeneityError
         It names functions and parameters.
     """
-    search = JumpSearch()
-    jumping = [name for name in leading.shapes if search.finds(leading, name)]
     unscaled = directions(leading, 10 * LimitSearch.agreement)
     normalised = functions_used(leading, NORMALISATIONS)
+    jumping = list[str]()
+    not_checked = list[str]()
+    if jumps:
+        search = JumpSearch()
+        limit = deadline.sooner(search.share)
+        for name in leading.shapes:
+            try:
+                if search.finds(leading, name, limit):
+                    jumping.append(name)
+            except TimeoutError:
+                not_checked.append(name)
     if jumping or unscaled or normalised:
         parts = listed(jumping or unscaled) or "the parameters in front of it"
         what = "jumps" if jumping else "is of degree 0"
@@ -178,6 +229,7 @@ def _check(leading: Margins) -> None:
             f"{parts}, and no theorem says where its training goes: freeze these "
             "(requires_grad_(False)), or leave out what does not scale"
         )
+    return tuple(not_checked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,6 +252,8 @@ class JumpSearch:
         Changes below this fraction of the outputs do not count.
     samples : int
         Samples whose outputs are looked at.
+    share : float
+        Most that the search in all parameters may take of the time that is left.
     """
 
     intervals: int = 8
@@ -207,9 +261,16 @@ class JumpSearch:
     jump: float = 1e-6
     smallest_change: float = 1e-4
     samples: int = 16
+    share: float = 0.25
 
-    def finds(self, leading: Margins, name: str) -> bool:
-        """Whether there is one on the way from the value of a parameter to a random one."""
+    def finds(self, leading: Margins, name: str, deadline: Deadline = NEVER) -> bool:
+        """Whether there is one on the way from the value of a parameter to a random one.
+
+        Raises
+        ------
+        TimeoutError
+            The deadline has passed.
+        """
         theta = leading.parameters(leading.theta)
         other = drawn_like(theta[name], seed=1)
         inputs = tuple(tensor[: self.samples] for tensor in leading.inputs)
@@ -225,6 +286,7 @@ class JumpSearch:
         at_high = outputs(1.0)
         largest = self.smallest_change * float(at_low.abs().max())
         while length > self.shortest:
+            deadline.check()
             length /= self.intervals
             inner = [outputs(low + i * length) for i in range(1, self.intervals)]
             points = [at_low, *inner, at_high]

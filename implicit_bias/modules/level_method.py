@@ -60,7 +60,8 @@ class LevelMethod:
         weight of all pairs, together this fraction of theirs, which is halved after each better
         lambda.
     temperature : float
-        The weight of all pairs is in proportion to the loss's weights at this temperature.
+        Half of the weight of all pairs is in proportion to the loss's weights at this temperature,
+        which is next to 0 on all but the smallest margins; the other half is the same on each.
     smallest_weight : float
         Pairs of a smaller fraction of the largest weight are left out of the arithmetic of a step.
     largest_mu : float
@@ -107,7 +108,8 @@ class LevelMethod:
         degree = program.degree
         size = program.size
         for_all = loss_weights(program.margins, program.gradients.rivals, self.temperature)
-        for_all *= self.all_pairs / for_all.sum()
+        for_all = 0.5 * for_all / for_all.sum() + 0.5 / len(for_all)
+        for_all *= self.all_pairs
 
         # theta itself is the first cut: J theta = L q.
         cuts = _Cuts(

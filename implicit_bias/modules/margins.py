@@ -42,6 +42,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, as_class_labels, as_labels
 from implicit_bias.modules.evaluate import as_inputs, evaluate, values_of
 from implicit_bias.modules.layer_products import GRADIENT_ENTRIES, LayerProducts, WatchedProducts
@@ -420,10 +421,16 @@ class Margins:
         chosen: NDArray[np.int64],
         scale: Mapping[str, float] | None = None,
         others: NDArray[np.int64] | None = None,
+        deadline: Deadline = NEVER,
     ) -> Array:
         """J S^2 J' (m, k) of some pairs and others, by default the same ones.
 
         S are scales of the parameters by name, 1 if not given.
+
+        Raises
+        ------
+        TimeoutError
+            The deadline has passed between two blocks of the matrix.
         """
         if others is None:
             others = chosen
@@ -431,16 +438,22 @@ class Margins:
         m = len(chosen)
         # One forward pass for the chosen pairs and the others together: their products meet.
         places = torch.tensor(np.append(chosen, others), device=theta.device)
-        products = self._layer_products(theta, places)
+        products = self._layer_products(theta, places, deadline)
         rest = {name: scale.get(name, 1.0) for name in self.shapes if name not in products}
-        gram = self._gram_by_rows(theta, places[:m], places[m:], rest)
+        gram = self._gram_by_rows(theta, places[:m], places[m:], rest, deadline)
         for name, of_layer in products.items():
             scaled = of_layer.times(scale.get(name, 1.0))
-            gram += scaled.of(slice(m)).gram(scaled.of(slice(m, None)))
+            deadline.check()
+            gram += scaled.of(slice(m)).gram(scaled.of(slice(m, None)), deadline)
         return gram.cpu().numpy()
 
     def _gram_by_rows(
-        self, theta: Tensor, places: Tensor, others: Tensor, scales: Mapping[str, float]
+        self,
+        theta: Tensor,
+        places: Tensor,
+        others: Tensor,
+        scales: Mapping[str, float],
+        deadline: Deadline,
     ) -> Tensor:
         """J S^2 J' (m, k) of the gradients in the parameters named in ``scales``, in blocks."""
         gram = torch.zeros(len(places), len(others), dtype=theta.dtype, device=theta.device)
@@ -455,6 +468,7 @@ class Margins:
                 torch.split(strip, size, dim=1), torch.split(others, size), strict=True
             )
             for block, columns in column_blocks:
+                deadline.check()
                 same = columns.equal(rows)
                 second = first if same else self._gradients(theta, columns, scales)
                 torch.mm(first, second.T, out=block)
@@ -482,7 +496,9 @@ class Margins:
 
     # --- gradients that are sums of outer products
 
-    def _layer_products(self, theta: Tensor, places: Tensor) -> dict[str, LayerProducts]:
+    def _layer_products(
+        self, theta: Tensor, places: Tensor, deadline: Deadline = NEVER
+    ) -> dict[str, LayerProducts]:
         """Gradients of some margins as sums of outer products, by parameter.
 
         Those parameters are left out with which the module does not multiply in the forward pass,
@@ -495,6 +511,7 @@ class Margins:
         found = list[dict[str, LayerProducts]]()
         order = list[Tensor]()
         for block in torch.unique(blocks).tolist():
+            deadline.check()
             here = torch.nonzero(blocks == block)[:, 0]
             order.append(here)
             found.append(self._products_of_block(theta, block, samples[here], rivals[here]))

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -164,9 +165,17 @@ class MultiplierSearch:
         # Without a limit of its own: the Gram matrix of a few hundred pairs is small, whatever the
         # number of parameters.
         if _is_l2(tangent.norm):
-            return self._on_working_sets(
-                tangent, _GramMatrix(tangent, self.broken), starts, deadline
-            )
+            try:
+                return self._on_working_sets(
+                    tangent, _GramMatrix(tangent, self.broken, deadline), starts, deadline
+                )
+            except TimeoutError:
+                # Not even the first Gram matrix was there in time: single passes do with less.
+                tempered = tempered_weights(tangent.margins, tangent.gradients.rivals)
+                candidates = [*(starts or []), *tempered]
+                judged = _judged(tangent, candidates, deadline) or [tangent.judge(candidates[0])]
+                found = self.level_method.improve(judged, self._is_accurate, deadline)
+                return replace(found, method="stopped")
         own = deadline.within(self.seconds)
         unfinished = list[Multipliers]()
         rows = self._rows(tangent, own)
@@ -188,9 +197,11 @@ class MultiplierSearch:
             # The best multipliers in l2 are cheap, and often good in other norms, too.
             in_l2 = replace(tangent, norm=PARAMETER_NORMS["l2"])
             limit = own.sooner(self.exact_share)
-            best_in_l2 = self._on_working_sets(in_l2, _GramMatrix(in_l2, self.broken), None, limit)
-            tempered = tempered_weights(tangent.margins, tangent.gradients.rivals)
-            starts = [best_in_l2.weights, *tempered]
+            starts = tempered_weights(tangent.margins, tangent.gradients.rivals)
+            working_set = _GramMatrix(in_l2, self.broken, limit)
+            with suppress(TimeoutError):
+                best_in_l2 = self._on_working_sets(in_l2, working_set, None, limit)
+                starts = [best_in_l2.weights, *starts]
         # The first start is judged even if the time is up: there must be bounds.
         judged = _judged(tangent, starts, own) or [tangent.judge(starts[0])]
         found = self.level_method.improve([*judged, *unfinished], self._is_accurate, own)
@@ -207,6 +218,11 @@ class MultiplierSearch:
 
         The result's method is "exact" where both bounds agree, "stopped" where the deadline ended
         the rounds, and else "interior point".
+
+        Raises
+        ------
+        TimeoutError
+            There is no time for the first set.
         """
         degree = tangent.degree
         # J has a row for each pair. In `kinks` it has a block of such rows for each of several
@@ -235,7 +251,12 @@ class MultiplierSearch:
         while True:
             began = time.perf_counter()
             # --- the problem of the working set
-            working_set.exchange(chosen, stays, joining)
+            try:
+                working_set.exchange(chosen, stays, joining)
+            except TimeoutError:
+                if not len(chosen):
+                    raise  # nothing is solved yet
+                return best
             chosen = np.append(chosen[stays], joining)
             solution = working_set.solved(self.program_share * broken, deadline)
             weights = np.zeros(len(pairs))
@@ -364,10 +385,14 @@ def _ended(found: Multipliers, deadline: Deadline, own: Deadline) -> Multipliers
 class _GramMatrix:
     """A working set in l2: its Gram matrix G = J S^2 J', S the norm's scales of the tensors."""
 
-    def __init__(self, tangent: TangentProgram, broken: float) -> None:
+    # Most that the first matrix may take of the time: what is left is enough for another method.
+    share_of_first = 0.5
+
+    def __init__(self, tangent: TangentProgram, broken: float, deadline: Deadline) -> None:
         self.tangent = tangent
         self.most_pairs = len(tangent.margins)
         self.broken = broken
+        self.deadline = deadline
         self.pairs = np.zeros(0, dtype=np.int64)
         self.gram = np.zeros((0, 0))
         self.factor = np.zeros((0, 0))
@@ -376,12 +401,21 @@ class _GramMatrix:
     def exchange(
         self, chosen: NDArray[np.int64], stays: NDArray[np.bool_], joining: NDArray[np.int64]
     ) -> None:
-        """Drop the pairs that do not stay, and compute the rows of G of those that join."""
+        """Drop the pairs that do not stay, and compute the rows of G of those that join.
+
+        Raises
+        ------
+        TimeoutError
+            They are not there in time.
+        """
         tangent = self.tangent
+        deadline = self.deadline
+        if not len(self.pairs):
+            deadline = deadline.sooner(self.share_of_first)
         kept = self.gram[stays][:, stays]
         self.pairs = np.append(chosen[stays], joining)
         # Products of pairs that stay are kept: each is two passes through the module.
-        added = tangent.gradients.gram(tangent.theta, joining, tangent.scales, self.pairs)
+        added = tangent.gradients.gram(tangent.theta, joining, tangent.scales, self.pairs, deadline)
         self.gram = np.block([[kept, added[:, : len(kept)].T], [added]])
 
     def solved(self, tolerance: float, deadline: Deadline) -> Solution:

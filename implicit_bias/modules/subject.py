@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -201,11 +202,17 @@ class Subject:
         L.
     whole : Margins or None
         With ``leading`` the margins of the module itself; else None.
+    not_checked : tuple of str
+        Parameters in which there was no time to look for jumps of the leading-order part.
+    seconds : float
+        What the search for the leading-order part took.
     """
 
     gradients: Margins
     degree: float
     whole: Margins | None = None
+    not_checked: tuple[str, ...] = ()
+    seconds: float = 0.0
 
     @classmethod
     @pointing_to_the_page()
@@ -216,6 +223,8 @@ class Subject:
         degree: float | None = None,
         *,
         leading: bool = False,
+        deadline: Deadline = NEVER,
+        jumps: bool = True,
     ) -> Subject:
         """Leave out parameters that do not count, and measure the degree in the others.
 
@@ -229,6 +238,10 @@ class Subject:
             L; checked where it is given.
         leading : bool
             Whether to measure the leading-order part of the module; see `modules.leading`.
+        deadline : Deadline
+            When to end the search for the leading-order part.
+        jumps : bool
+            Whether to look for jumps of the leading-order part.
 
         Raises
         ------
@@ -237,6 +250,8 @@ class Subject:
         ValueError
             No parameter gets a gradient; outputs of 0 whatever the parameters are; no second
             derivatives in torch.
+        TimeoutError
+            The deadline has passed before the degree of the leading-order part was known.
         """
         if names is None:
             # A parameter without a gradient is never moved. As a variable it would add its size to
@@ -246,7 +261,15 @@ class Subject:
             raise ValueError(NOTHING_TRAINED)
         gradients = gradients.restricted(names, gradients.theta)
         if leading:
-            return cls(*leading_part(gradients, degree), whole=gradients)
+            began = time.perf_counter()
+            found = leading_part(gradients, degree, deadline=deadline, jumps=jumps)
+            return cls(
+                found.margins,
+                found.degree,
+                whole=gradients,
+                not_checked=found.not_checked,
+                seconds=time.perf_counter() - began,
+            )
         return cls(gradients, homogeneity.degree_of(at_nonzero_outputs(gradients), degree))
 
     @classmethod
@@ -257,12 +280,12 @@ class Subject:
         """
         if not leading:
             return cls(gradients, degree)
-        return cls(leading_part(gradients, degree)[0], degree, whole=gradients)
+        return cls(leading_part(gradients, degree).margins, degree, whole=gradients)
 
     def reread(self, module: nn.Module) -> Subject:
         """Return the same module, or a copy of it, with the parameters that it has by now."""
-        # The leading part was found at a scale that may not do for the new parameters: the module
-        # itself is read, and the part is found anew.
+        # The leading-order part was found at a scale that may not do for the new parameters: the
+        # module itself is read, and the part is found anew.
         leading = self.whole is not None
         return self.known(self.itself.gradients.reread(module), self.degree, leading=leading)
 
@@ -367,8 +390,8 @@ class Subject:
 
     def _why_not_separating(self) -> str:
         """Say which margins are not positive, and what to do."""
-        # The narrowest cause comes first: outputs of 0, then samples that only the leading part
-        # gets wrong, then training that has not separated the samples yet.
+        # The narrowest cause comes first: outputs of 0, then samples that only the leading-order
+        # part gets wrong, then training that has not separated the samples yet.
         if not self.margins.any():
             return (
                 "all margins are 0, at any scale of the module, so it has no KKT gap: are all its "

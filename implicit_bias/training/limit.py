@@ -273,6 +273,13 @@ def train_to_limit(
     HomogeneityError
         A module that is not homogeneous in its parameters; or, with ``leading``, not even in the
         limit.
+    TimeoutError
+        ``max_seconds`` was over before the degree of the leading-order part was known.
+
+    Warns
+    -----
+    RuntimeWarning
+        There was no time to look for jumps of the leading-order part in some parameters.
 
     Notes
     -----
@@ -344,7 +351,14 @@ def train_to_limit(
         # --- the module and its samples, and how they are measured
         loss = as_loss(config.loss)
         trainee = as_trainee(
-            module, inputs, labels, config.geometry, config.chunk, loss=loss, leading=leading
+            module,
+            inputs,
+            labels,
+            config.geometry,
+            config.chunk,
+            loss=loss,
+            leading=leading,
+            deadline=deadline,
         )
         if optimum is not None and not trainee.has_margin_problem:
             raise ValueError(

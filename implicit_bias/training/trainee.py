@@ -13,6 +13,7 @@ the weights S_c / sum S; both are accumulated without underflow.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import as_class_labels, as_labels, pointing_to_the_page
 from implicit_bias.modules import evaluate
+from implicit_bias.modules.forward_watch import listed
 from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.margins import NO_PARAMETER, Margins, differentiated
 from implicit_bias.modules.stationarity import balance
@@ -257,6 +259,7 @@ def as_trainee(
     *,
     loss: MarginLoss = LOSSES["exponential"],
     leading: bool = False,
+    deadline: Deadline = NEVER,
 ) -> Trainee:
     """Check a module and its samples, and make a trainee of them.
 
@@ -277,14 +280,23 @@ def as_trainee(
         Loss of a margin.
     leading : bool
         Whether a module may be homogeneous in the limit only, as of large parameters.
+    deadline : Deadline
+        When to end the search for that limit.
 
     Raises
     ------
+    TimeoutError
+        The deadline has passed before the degree of the limit was known.
     ValueError
         Weights that are not float64; inputs, outputs or labels that do not fit, or are not finite;
         no parameter to train; outputs that depend on the rest of the batch, or on chance.
     HomogeneityError
         A module that is not homogeneous in its parameters.
+
+    Warns
+    -----
+    RuntimeWarning
+        There was no time to look for jumps of the limit in some parameters.
     """
     module = evaluate.as_module(module)
     trained = {name: w for name, w in module.named_parameters() if w.requires_grad and w.numel()}
@@ -325,10 +337,17 @@ def as_trainee(
         for (name, w), slope in zip(trained.items(), slopes, strict=True):
             if slope is not None:
                 reached[name] = w
-        degree = Subject.of(gradients, reached, leading=leading).degree
+        subject = Subject.of(gradients, reached, leading=leading, deadline=deadline)
+    if subject.not_checked:
+        warnings.warn(
+            f"whether the leading-order part jumps in {listed(subject.not_checked)} was not "
+            "checked, for lack of time: pass a larger max_seconds",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     _check_double(trained)
     targets = torch.tensor(y, device=device)
-    return Trainee(module, tensors, targets, reached, degree, norm, loss, chunk, leading)
+    return Trainee(module, tensors, targets, reached, subject.degree, norm, loss, chunk, leading)
 
 
 def _is_double(parameters: dict[str, nn.Parameter]) -> bool:

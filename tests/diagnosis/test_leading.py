@@ -292,3 +292,48 @@ def test_what_overflows_far_above_is_not_refused(layers: int) -> None:
 
     module = seeded(Computed(product, first=linear(D), factors=torch.ones(layers - 1)), 1)
     assert quiet(module, own_labels(module, X)).degree == pytest.approx(layers)
+
+
+# --- limits on the time --------------------------------------------------------------------------
+
+
+def test_a_limit_of_time_that_is_too_short_is_said() -> None:
+    module = seeded(residual(), 1)
+    labels = own_labels(seeded(residual(whole=False), 1), X)
+    with pytest.raises(TimeoutError, match="max_seconds"):
+        quiet(module, labels, leading=True, max_seconds=1e-9)
+    with pytest.raises(TimeoutError, match="max_seconds"):
+        ib.train_to_limit(module, X, labels, leading=True, max_seconds=1e-9)
+
+
+@pytest.mark.parametrize("copies", [1, 40])
+def test_jumps_that_there_was_no_time_to_look_for_are_a_finding(
+    copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With many samples it is the first of them that are looked at."""
+    module = seeded(residual(), 1)
+    inputs = X[1:].repeat(copies, 1)  # of the first one all units are off
+    part = residual(whole=False).double()
+    part.load_state_dict(module.state_dict())
+    labels = own_labels(part, inputs)
+    leading = import_module("implicit_bias.modules.leading")
+    search = leading.JumpSearch
+    monkeypatch.setattr(leading, "JumpSearch", partial(search, share=0.0))
+    found = asking.quiet(module, inputs, labels, leading=True, max_seconds=1e3)
+    names = finding(found, Code.JUMPS_NOT_CHECKED).names
+    assert set(names) == {name for name, _ in module.named_parameters()}
+    assert any("max_seconds" in warning for warning in found.warnings)
+    config = ib.LimitConfig(steps=1)
+    with pytest.warns(RuntimeWarning, match="max_seconds"):
+        ib.train_to_limit(module, inputs, labels, config, leading=True, max_seconds=1e3)
+    # With time for it there is no such finding, and all numbers are the same.
+    monkeypatch.setattr(leading, "JumpSearch", search)
+    checked = asking.quiet(module, inputs, labels, leading=True)
+    assert Code.JUMPS_NOT_CHECKED not in asking.codes(checked)
+
+
+def test_a_jump_is_refused_by_the_first_samples_alone() -> None:
+    inputs = drawn(600, D)
+    labels = np.where(np.arange(600) % 2, 1, -1)
+    with pytest.raises(HomogeneityError, match="jumps"):
+        asking.quiet(seeded(attention(), 1), inputs, labels, leading=True)

@@ -49,6 +49,49 @@ def test_cross_entropy_passes_at_any_temperature(temperature: float, classes: in
     assert JUDGE(tempered(temperature, F.cross_entropy), classes).refusal is None
 
 
+@pytest.mark.parametrize("classes", [2, 100, 1000, 50_000])
+@pytest.mark.parametrize("temperature", [0.01, 0.07, 1.0, 10.0])
+def test_single_precision_is_no_other_margin(temperature: float, classes: int) -> None:
+    """Its digits end where the tail of many classes has not begun yet on some rays."""
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs.float() / temperature, targets)
+
+    assert JUDGE(loss, classes).refusal is None
+
+
+def test_in_single_precision_other_margins_are_refused_still() -> None:
+    cases: list[tuple[Loss, int, Code]] = [
+        (lambda s, y: F.cross_entropy(s.float() / (1 + y[:, None]), y), 1000, Code.OTHER_MARGIN),
+        (
+            lambda s, y: F.binary_cross_entropy_with_logits(
+                s.float(), F.one_hot(y, s.shape[1]).float()
+            ),
+            *(1000, Code.OTHER_MARGIN),
+        ),
+        (
+            lambda s, y: F.cross_entropy(s.float(), y, label_smoothing=0.01),
+            *(1000, Code.FINITE_MINIMISER),
+        ),
+        (
+            lambda s, y: (
+                F.cross_entropy(s.float(), y) + 1e-3 * s.float().logsumexp(1).square().sum()
+            ),
+            *(1000, Code.FINITE_MINIMISER),
+        ),
+    ]
+    for loss, classes, reason in cases:
+        assert JUDGE(loss, classes).refusal is reason
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_not_judged(dtype: torch.dtype) -> None:
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs.to(dtype), targets)
+
+    assert JUDGE(loss, 10).refusal is Code.LOSS_NOT_CHECKED
+
+
 @pytest.mark.parametrize(
     ("loss", "classes"),
     [

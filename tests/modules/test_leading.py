@@ -1,6 +1,7 @@
 """Leading parts against those written by hand, and limits that jump or do not exist."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from example_modules import Computed, drawn, layers, linear, seeded
+from implicit_bias.base.deadline import Deadline
+from implicit_bias.modules import leading
 from implicit_bias.modules.homogeneity import HomogeneityError, OtherGradientsError
 from implicit_bias.modules.leading import JumpSearch, leading_part, margins_in_the_limit
 from implicit_bias.modules.margins import Margins
@@ -44,7 +47,7 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {
 def test_the_leading_part_is_the_one_written_by_hand(gate: str) -> None:
     whole = margins(block(GATES[gate], whole=True))
     by_hand = margins(block(torch.relu, whole=False))
-    found, degree = leading_part(whole)
+    found, degree, _ = leading_part(whole)
     assert degree == pytest.approx(3.0)
     theta = by_hand.theta
     np.testing.assert_allclose(found.margins(theta), by_hand.margins(theta), rtol=1e-9)
@@ -52,13 +55,13 @@ def test_the_leading_part_is_the_one_written_by_hand(gate: str) -> None:
     every = np.arange(N)
     expected = by_hand.rows(theta, every)
     np.testing.assert_allclose(found.rows(theta, every), expected, rtol=1e-9, atol=1e-9)
-    known, _ = leading_part(whole, 3.0)
+    known, _, _ = leading_part(whole, 3.0)
     np.testing.assert_array_equal(known.margins(theta), found.margins(theta))
 
 
 def test_a_homogeneous_module_is_its_own_leading_part() -> None:
     module = margins(layers(D, H, 1))
-    found, degree = leading_part(module)
+    found, degree, _ = leading_part(module)
     assert degree == 2.0
     assert found.scaled[0] == 1.0
     np.testing.assert_array_equal(margins_in_the_limit(found), module.margins(module.theta))
@@ -71,7 +74,7 @@ def test_where_the_leading_part_vanishes_all_margins_are_0() -> None:
         lambda m, x: x @ (W_0 + m.B @ m.A).T, B=torch.empty(1, 2), A=torch.empty(2, D)
     )
     nn.init.zeros_(seeded(module, 1).get_parameter("B"))
-    found, degree = leading_part(Margins(module, (X,), Y))
+    found, degree, _ = leading_part(Margins(module, (X,), Y))
     assert degree == pytest.approx(2.0)
     assert not margins_in_the_limit(found).any()
 
@@ -82,7 +85,7 @@ def test_the_degree_is_the_largest_of_all_terms() -> None:
         lambda m, x: m.f(x) + m.b**2 * m.g(x), f=linear(D), g=linear(D), b=torch.empty(1)
     )
     nn.init.zeros_(seeded(module, 1).get_parameter("b"))
-    found, degree = leading_part(Margins(module, (X,), Y))
+    found, degree, _ = leading_part(Margins(module, (X,), Y))
     assert degree == pytest.approx(3.0)
     assert not margins_in_the_limit(found).any()
 
@@ -93,7 +96,7 @@ def test_a_sample_of_less_degree_has_margin_0_in_the_limit() -> None:
         lambda m, x: (x[:, :1] > 0) * m.f(x) * m.g(x) + m.f(x), f=linear(D), g=linear(D)
     )
     whole = margins(module)
-    found, degree = leading_part(whole)
+    found, degree, _ = leading_part(whole)
     assert degree == pytest.approx(2.0)
     f = X @ module.get_parameter("f.weight").detach().T
     g = X @ module.get_parameter("g.weight").detach().T
@@ -136,3 +139,26 @@ def test_a_jump_is_told_from_a_steep_slope(steepness: float, jumps: bool) -> Non
         return (steepness * inner).clamp(0.0, 1.0)
 
     assert JumpSearch().finds(margins(Computed(ramp, f=linear(D)), 3), "f.weight") == jumps
+
+
+def test_without_time_the_limit_is_not_known() -> None:
+    whole = margins(block(torch.relu, whole=True))
+    over = Deadline.after(0.0)
+    with pytest.raises(TimeoutError, match="max_seconds"):
+        leading_part(whole, deadline=over)
+    with pytest.raises(TimeoutError):
+        JumpSearch().finds(whole, "W.weight", over)
+
+
+def test_parameters_without_time_for_jumps_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = margins(block(torch.relu, whole=True))
+    later = Deadline.after(1e6)
+    assert leading_part(whole, deadline=later).not_checked == ()
+    monkeypatch.setattr(leading, "JumpSearch", partial(JumpSearch, share=0.0))
+    found = leading_part(whole, deadline=later)
+    assert found.not_checked == ("W.weight", "V.weight", "a.weight")
+    assert found.degree == pytest.approx(3.0)
+    # Parameters of degree 0 are found without that search.
+    normalised = nn.Sequential(nn.Linear(D, H), nn.LayerNorm(H), nn.Linear(H, 1))
+    with pytest.raises(HomogeneityError, match="degree 0"):
+        leading_part(margins(normalised), deadline=later)

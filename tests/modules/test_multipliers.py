@@ -215,6 +215,43 @@ def test_many_pairs_are_solved_on_some(norm: str, n_samples: int, width: int) ->
     assert found.upper == pytest.approx(optimum.certificate.upper, rel=1e-6)
 
 
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_without_a_gram_matrix_in_time_single_passes_bound_the_optimum(
+    norm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, J = scaled(relu(3), 2.0, NORMS[norm])
+    monkeypatch.setattr(multipliers._GramMatrix, "share_of_first", 0.0)
+    monkeypatch.setattr(multipliers.MultiplierSearch, "_rows", lambda *given: None)
+    found = multipliers.best_multipliers(program, deadline=Deadline.after(60.0))
+    optimum = by_cvxpy(program.gradients, J, 2.0, NORMS[norm])
+    assert found.method == ("stopped" if norm == "l2" else "level method")
+    assert found.lower <= optimum * (1 + 1e-6)
+    assert optimum * (1 - 1e-6) <= found.upper
+    # The level method goes on until the gap is known, in far less than the time that there is.
+    assert found.gap - found.gap_lower <= 1e-3
+    check(found, J, 2.0)
+
+
+def test_the_level_method_leaves_a_start_that_has_one_pair_alone() -> None:
+    """Of a module whose smallest margin is far below all others the loss weighs that pair alone."""
+    program, J = scaled(relu(3), 2.0, NORMS["l2"])
+    weights = np.zeros(len(program.margins))
+    weights[program.margins.argmin()] = 1.0
+    search = LevelMethod(most_steps=40)
+    found = search.improve([program.judge(weights)], lambda _: False, NEVER)
+    optimum = by_cvxpy(program.gradients, J, 2.0, NORMS["l2"])
+    assert found.lower <= optimum * (1 + 1e-6)
+    assert found.lower > 0.9 * optimum
+    assert optimum * (1 - 1e-6) <= found.upper < 1.1 * optimum
+
+
+def test_a_gram_matrix_ends_with_its_deadline() -> None:
+    gradients = scaled(relu(3), 2.0, NORMS["l2"])[0].gradients
+    pairs = np.arange(len(gradients.pairs))
+    with pytest.raises(TimeoutError):
+        gradients.gram(gradients.theta, pairs, deadline=Deadline.after(0.0))
+
+
 def test_the_weights_of_the_loss_are_its_derivatives() -> None:
     outputs, labels = drawn(5, 3).requires_grad_(), torch.tensor([0, 1, 2, 0, 1])
     (slopes,) = torch.autograd.grad(
