@@ -67,7 +67,8 @@ class LimitSearch:
             if deadline.passed:
                 raise TimeoutError(
                     "max_seconds was over before the degree of the leading-order part was known, "
-                    "which takes some 30 passes over all samples: pass a larger one, or fewer samples"
+                    "which takes some 30 passes over all samples: pass a larger one, or fewer "
+                    "samples"
                 )
             # At scale c the degree is measured from values and gradients at c / 2, c and 2 c.
             try:
