@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from benchmarks.bench import Part, part
 from benchmarks.daniely2020.digit_strips import draw_strips
@@ -116,11 +117,14 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """Return test accuracies after the last epoch, and leads of the network (points: one seed)."""
     last = last_epochs(frame)
     found = dict[str, Any]()
+    few, many = shared_sizes(last).min(), last["strips"].max()
     for (k, strips, model), rows in last.groupby(["k", "strips", "model"]):
-        size = f"{KEYS[str(model)]}_{k}_{strips}"
         several = rows["seed"].nunique() > 1
-        found[size] = Effect.of(rows["accuracy"]) if several else rows["accuracy"].mean()
-        found[f"fitted_{size}"] = rows["fitted"].mean()
+        accuracy = Effect.of(rows["accuracy"]) if several else rows["accuracy"].mean()
+        sizes = [f"{strips}", "few" if strips == few else "", "most" if strips == many else ""]
+        for size in ["1"] if k == 1 else filter(None, sizes):
+            found[f"{KEYS[str(model)]}_{size}"] = accuracy
+            found[f"fitted_{KEYS[str(model)]}_{size}"] = rows["fitted"].mean()
     one, three = last[last["k"] == 1], last[last["k"] == 3]
     most = three[three["strips"] == three["strips"].max()]
     keys = ["strips", "seed"]
@@ -133,6 +137,12 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     by_size = by_size.dropna(axis="columns")  # some sizes have one seed
     found["more_strips"] = Effect.of(by_size.iloc[:, -1] - by_size.iloc[:, 0])
     return found | {"accuracies": accuracies(last)}
+
+
+def shared_sizes(last: pd.DataFrame) -> NDArray[np.int64]:
+    """Numbers of strips of three digits with which all models are trained."""
+    models = last[last["k"] == 3].groupby("strips")["model"].nunique()
+    return models.index[models == len(HIDDEN)].to_numpy()
 
 
 def accuracies(last: pd.DataFrame) -> pd.DataFrame:

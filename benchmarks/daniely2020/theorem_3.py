@@ -60,8 +60,8 @@ def measure(quick: bool) -> Iterator[Part]:
     taken for one of another kind.
     """
     if quick:
-        yield part(first_step, k=3, n=11, units=64)
-        yield part(first_step, k=7, n=21, units=64)
+        for k, n in ((3, 11), (3, 21), (7, 21), (7, 31)):
+            yield part(first_step, k=k, n=n, units=64)
         yield part(separation, k=3, n=9, q=30, seed=1)
         yield part(descend_all, k=3, n=7, pairs=100, seed=0, steps=100, own_steps=1000)
         yield part(learn, k=3, n=10, seed=0, samples=500, hidden=64, epochs=5, steps=600)

@@ -70,6 +70,13 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
         found[f"{row['activation']}_{row['n']}"] = row["hidden_layers"]
         if row["activation"] == "tanh":
             found[f"allowed_{row['n']}"] = bounds.sufficient_depth(tanh, row["separation"])
+    sizes = sorted(enough["n"][enough["activation"] == "tanh"])
+    for name, n in (("least", sizes[0]), ("most", sizes[-1])):
+        found |= {
+            f"n_{name}": n,
+            f"tanh_{name}": found[f"tanh_{n}"],
+            f"allowed_{name}": found[f"allowed_{n}"],
+        }
     # Above rounding; below it an eigenvalue says nothing.
     known = frame[frame["smallest"] > 1e-11]
     return found | {"coherence": (known["by_coherence"] / known["smallest"]).max()}

@@ -16,7 +16,7 @@ def numbers(eigenvalues: pd.DataFrame, curves: pd.DataFrame) -> dict[str, Any]:
     lines = list[dict[str, Any]]()
     for activation in training.COMPARED:
         line: dict[str, Any] = {"activation": activation}
-        for n in (10, 50):
+        for n in sorted(set(eigenvalues["n"][eigenvalues["data"] == spectra.HALF])):
             share = shares[f"half_circle_{n}_{activation}"]
             line[f"λ_min/λ_max, n = {n}"] = f"{share:.2g}" if share else "below 1e-23"
         for n in (10, 50):
