@@ -99,7 +99,6 @@ def race(problem: str, solver: str) -> Iterator[dict[str, Any]]:
     if solver != NATIVE:
         beside.append(native_seconds(problem))
     runner = kind.get_instance(**suited[0])
-    runner.use(worker_of(problem))
     left = kind.time_limit
     best = row_of(UNSUITED)
     for setting in suited:
@@ -111,15 +110,16 @@ def race(problem: str, solver: str) -> Iterator[dict[str, Any]]:
             break
         runner.formulation = setting["formulation"]
         runner.tol = setting["tol"]
-        began = time.perf_counter()
         row = row_of(ANSWERED) | setting
+        began = time.perf_counter()
         try:
+            runner.use(worker_of(problem))
+            began = time.perf_counter()
             found = runner.measured(runs=MOST_RUNS, seconds=seconds)
         except NoAnswer as ended:
             row |= {"outcome": ended.outcome, "detail": ended.detail}
             row["solve_seconds"] = ended.seconds
             worker_of.cache_clear()
-            runner.use(worker_of(problem))
         else:
             grade = objective.evaluate_result(**found.answer._asdict())
             row |= grade | {"solve_seconds": found.seconds, "gib": found.gib}
