@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from implicit_bias.diagnosis.box import BoxLimit, box_gap
     from implicit_bias.diagnosis.box_trace import BoxTrace
     from implicit_bias.diagnosis.diagnose import diagnose
+    from implicit_bias.diagnosis.margin_trace import MarginTrace
     from implicit_bias.diagnosis.recorder import Recorder
     from implicit_bias.diagnosis.which_norm import which_norm
     from implicit_bias.estimators import (
@@ -75,6 +76,7 @@ HOMES = {
     "InfiniteWidthSVC": "implicit_bias.estimators",
     "LimitConfig": "implicit_bias.training.limit",
     "MarginProblem": "implicit_bias.problem",
+    "MarginTrace": "implicit_bias.diagnosis.margin_trace",
     "max_margin": "implicit_bias.problem",
     "MaxMarginSVC": "implicit_bias.estimators",
     "min_norm": "implicit_bias.interpolation",

@@ -12,6 +12,7 @@ training.py        what stands between the training and the limit that is measur
 loss_tail.py       whether training on a loss maximises the margin
 box.py             the limit with weight decay: how far a module is from it
 box_trace.py       `BoxTrace`: the same along any training loop, from its own gradients
+margin_trace.py    `MarginTrace`: bounds on the margin along a loop, from its own gradients
 layers.py          the gap layer by layer
 function_space.py  limits that are norms of the predictor itself
 escape.py          whether one more unit lowers the norm

@@ -1,0 +1,227 @@
+"""Bounds and alignments of a training's own gradients, against brute force."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, softplus
+
+import implicit_bias as ib
+from example_modules import drawn, layers, own_labels, seeded
+from implicit_bias.norms import NormName
+from implicit_bias.norms.tensors import PARAMETER_NORMS
+
+N, D, K = 12, 4, 3
+X = drawn(N, D)
+NORMS: tuple[NormName, ...] = ("l2", "linf", "spectral")
+
+
+def linear(outputs: int) -> nn.Module:
+    return seeded(nn.Linear(D, outputs, bias=False).double(), 1)
+
+
+def labels_of(outputs: int) -> Tensor:
+    return torch.as_tensor(own_labels(seeded(nn.Linear(D, outputs, bias=False).double(), 5), X))
+
+
+def loss_of(outputs: Tensor, labels: Tensor) -> Tensor:
+    if outputs.shape[1] == 1:
+        return softplus(-labels * outputs[:, 0]).mean()
+    return cross_entropy(outputs, labels)
+
+
+def maximum_margin(norm: NormName, labels: Tensor) -> float:
+    """1 / ||w|| of the certified solution."""
+    problem = ib.max_margin(X.numpy(), labels.numpy(), norm)
+    return 1.0 / problem.norm.value(ib.solve(problem, tol=1e-9).coef)
+
+
+def trained(
+    module: nn.Module, labels: Tensor, trace: ib.MarginTrace, steps: int, batch: int = N
+) -> None:
+    """Run normalised steepest descent in the trace's norm, with falling rates."""
+    generator = torch.Generator().manual_seed(0)
+    for step in range(steps):
+        rows = torch.randperm(N, generator=generator)[:batch]
+        module.zero_grad()
+        outputs = module(X[rows])
+        loss_of(outputs, labels[rows]).backward()  # type: ignore[no-untyped-call]
+        trace.record(outputs, labels[rows])
+        gradients = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
+        move = trace.norm.maximiser(gradients)
+        with torch.no_grad():
+            for name, p in module.named_parameters():
+                p.sub_(0.3 / math.sqrt(1.0 + step) * move[name])
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("outputs", [1, K])
+def test_the_bound_is_above_the_maximum_margin_and_tends_to_it(
+    norm: NormName, outputs: int
+) -> None:
+    labels = labels_of(outputs)
+    maximum = maximum_margin(norm, labels)
+    module = linear(outputs)
+    trace = ib.MarginTrace(module, X, labels, norm, loss=loss_of, every=10)
+    assert trace.linear
+    trained(module, labels, trace, 600)
+    frame = trace.frame()
+    assert (frame["upper"] >= maximum * (1 - 1e-7)).all()
+    assert (frame["margin"] <= maximum * (1 + 1e-7)).all()
+    assert trace.upper <= frame["upper"].min()
+    assert frame["best_upper"].is_monotonic_decreasing
+    assert maximum * (1 - 1e-7) <= trace.upper <= 1.05 * maximum
+    assert frame["margin"].iloc[-1] >= 0.9 * maximum
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_bounds_of_batches_hold_and_averages_bring_all_samples_in(batch: int) -> None:
+    labels = labels_of(K)
+    maximum = maximum_margin("l2", labels)
+    best = {}
+    for average in (0.0, 0.95):
+        module = linear(K)
+        trace = ib.MarginTrace(module, X, labels, loss=cross_entropy, average=average)
+        trained(module, labels, trace, 500, batch)
+        frame = trace.frame()
+        assert (frame["upper"] >= maximum * (1 - 1e-7)).all()
+        best[average] = trace.upper
+    assert maximum <= best[0.95] < best[0.0]
+
+
+def test_numbers_are_those_by_hand() -> None:
+    """Two steps of three samples each, with the sums written as loops."""
+    labels = labels_of(K)
+    module = linear(K)
+    norm = PARAMETER_NORMS["linf"]
+    trace = ib.MarginTrace(module, X, labels, "linf", average=0.5)
+    total = torch.zeros(K, D, dtype=torch.float64)
+    weight = 0.0
+    for rows in (slice(0, 3), slice(3, 6)):
+        module.zero_grad()
+        outputs = module(X[rows])
+        cross_entropy(outputs, labels[rows]).backward()  # type: ignore[no-untyped-call]
+        trace.record(outputs, labels[rows])
+        total *= 0.5
+        weight *= 0.5
+        margins = []
+        for x, y, scores in zip(X[rows], labels[rows], outputs.detach(), strict=True):
+            shares = scores.softmax(dim=0) / 3
+            for k in range(K):
+                if k == y:
+                    continue
+                # The margin f_y - f_k has the gradient x in row y, and -x in row k.
+                total[y] += shares[k] * x
+                total[k] -= shares[k] * x
+                weight += float(shares[k])
+                margins.append(float(scores[y] - scores[k]))
+        row = trace.rows[-1]
+        (theta,) = (p.detach() for p in module.parameters())
+        assert row["upper"] == pytest.approx(float(total.abs().sum()) / weight, rel=1e-12)
+        size = norm.value({"weight": theta})
+        assert row["margin"] == pytest.approx(min(margins) / size, rel=1e-12)
+        (g,) = (-p.grad for p in module.parameters() if p.grad is not None)
+        aligned = float((theta * g).sum()) / (size * float(g.abs().sum()))
+        assert row["alignment"] == pytest.approx(aligned, rel=1e-12)
+
+
+@pytest.mark.parametrize("norm", ["l2", "spectral"])
+def test_of_networks_the_alignment_tends_to_1_and_there_is_no_bound(norm: NormName) -> None:
+    module = seeded(layers(D, 6, K), 1)
+    labels = torch.as_tensor(own_labels(module, X))
+    trace = ib.MarginTrace(module, X, labels, norm, every=50)
+    assert not trace.linear
+    assert trace.degree == pytest.approx(2.0)
+    trained(module, labels, trace, 800)
+    frame = trace.frame()
+    assert frame["upper"].isna().all()
+    assert math.isnan(trace.upper)
+    assert (frame["alignment"] <= 1.0 + 1e-12).all()
+    first = frame["alignment"].iloc[0]
+    assert first < 0.2
+    assert frame["alignment"].iloc[-1] > 0.8
+    # The margin over ||theta||^L of the weights before the last recorded step.
+    found = frame["margin"].iloc[-1]
+    value = PARAMETER_NORMS[norm].value(dict(module.named_parameters()))
+    scores = module(X).detach()
+    own = scores.gather(1, labels[:, None])
+    smallest = float((own - scores.scatter(1, labels[:, None], -math.inf)).min())
+    assert found == pytest.approx(smallest / value**2, rel=0.05)
+
+
+def test_the_norm_of_an_optimizer_is_read() -> None:
+    module = linear(K)
+    adam = torch.optim.Adam(module.parameters(), lr=0.1)
+    for given in (adam, [adam], "linf"):
+        assert ib.MarginTrace(module, X, labels_of(K), given).norm.name == "linf"
+
+
+def test_rounding_in_single_precision_gives_no_bound() -> None:
+    """Where the margins are large the gradient of cross-entropy is rounding."""
+    labels = labels_of(K)
+    maximum = maximum_margin("l2", labels)
+    module = seeded(nn.Linear(D, K, bias=False).double(), 5).float()
+    trace = ib.MarginTrace(module, X, labels)
+    for scale in (1.0, 10.0, 10.0, 0.01):
+        with torch.no_grad():
+            module.weight *= scale
+        module.zero_grad()
+        outputs = module(X.float())
+        cross_entropy(outputs, labels).backward()  # type: ignore[no-untyped-call]
+        trace.record(outputs, labels)
+    frame = trace.frame()
+    assert frame["upper"].isna().any()
+    assert frame["upper"].notna().any()
+    assert (frame["upper"].dropna() >= maximum * (1 - 1e-3)).all()
+
+
+def test_a_table_and_a_picture() -> None:
+    for module, lines in ((linear(K), 3), (seeded(layers(D, 6, K), 1), 1)):
+        labels = torch.as_tensor(own_labels(copy.deepcopy(module), X))
+        trace = ib.MarginTrace(module, X, labels)
+        with pytest.raises(ValueError, match="nothing is recorded"):
+            trace.plot()
+        trained(module, labels, trace, 20)
+        left, right = trace.plot().axes
+        assert len(left.lines) == lines
+        assert len(right.lines) == 2
+        assert list(trace.frame()["step"]) == list(range(20))
+
+
+def test_what_cannot_be_recorded_is_refused() -> None:
+    labels = labels_of(K)
+    module = linear(K)
+
+    def recorded(loss: Any, minimised: Any = None, *, passes: int = 1, scale: float = 1.0) -> None:
+        trace = ib.MarginTrace(module, X, labels, loss=loss)
+        module.zero_grad()
+        for _ in range(passes):
+            outputs = module(X)
+            (scale * (minimised or loss)(outputs, labels)).backward()
+        trace.record(outputs, labels)
+
+    one_hot = nn.functional.one_hot(labels, K).double()
+    for loss, word in (
+        (lambda f, y: nn.functional.binary_cross_entropy_with_logits(f, one_hot), "no function"),
+        (lambda f, y: cross_entropy(-f, y), "rises"),
+        (lambda f, y: f.sum(dim=1), "one number"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            recorded(loss, cross_entropy if word == "one number" else None)
+    for options in ({"passes": 2}, {"scale": 128.0}):
+        with pytest.raises(ValueError, match="not those of this loss"):
+            recorded(cross_entropy, **options)
+    module.zero_grad()
+    with pytest.raises(ValueError, match="backward"):
+        ib.MarginTrace(module, X, labels).record(module(X), labels)
+    for wrong in ({"average": 1.0}, {"every": 0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            ib.MarginTrace(module, X, labels, **wrong)
+    biased = nn.Sequential(nn.Linear(D, 5), nn.ReLU(), nn.Linear(5, K)).double()
+    with pytest.raises(ib.HomogeneityError, match="bias"):
+        ib.MarginTrace(biased, X, labels)
