@@ -16,9 +16,9 @@ weighted, of Muon beside Adam of two kinds. Gaps are those across kinks.
 Adam on smooth networks is also trained ten times as long, from three starts, and from near its
 limit: from where signs had come after 12,000 steps, with weights of their length at the start. It
 leaves l_inf there: margins grow like the cube of the weights, and soon by tens per step, so that
-the gradient at each step is that of one sample, now of this and now of that. Adam of single samples
-has another limit (`single_samples`). So a last run has small steps, by each of which the soft
-minimum of the margins grows by at most MOST_GROWTH: rate ||gradient||_1 <= MOST_GROWTH.
+the gradient jumps from step to step, from nearly that of one sample to that of another. Adam of
+single samples has another limit (`single_samples`). So a last run has small steps, by each of which
+the soft minimum of the margins grows by at most MOST_GROWTH: rate ||gradient||_1 <= MOST_GROWTH.
 
 Source: Lyu, Li (2020) for gradient descent; Tsilivis, Vardi, Kempe (2024) for steepest descent in
 any norm; Gronich, Vardi (2026) for Adam, Signum, Muon and mixtures on smooth homogeneous networks.
@@ -68,7 +68,7 @@ SMALL, MOST_GROWTH = "Adam, small steps", 0.5
 
 def measure(quick: bool) -> Iterator[Part]:
     """Train by every optimizer on every kind of network; Adam on smooth ones longer."""
-    steps = 40 if quick else 12_000
+    steps = 20 if quick else 12_000
     for gates, optimizer, start in product(GATES, OPTIMIZERS, range(1 if quick else 2)):
         run = {"gates": gates, "optimizer": optimizer, "start": start}
         yield part(trained, **run, begins=DRAWN, steps=steps)
