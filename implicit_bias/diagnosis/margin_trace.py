@@ -26,8 +26,9 @@ of degree L > 1. What Lyu and Li (2020) follow is
 which is 1 where theta is parallel to the steepest descent direction: towards a KKT point of the
 max-margin problem it tends to 1 where the gradients converge in direction.
 
-Gradients are taken as they are: the rounding of the training's precision is in the bounds. Where it
-exceeds a ten-thousandth of the derivatives in the outputs there are no bounds.
+Gradients are taken as they are, so the bounds hold up to the rounding of the training's precision;
+`solve` has bounds that count all rounding. Where it exceeds a ten-thousandth of the derivatives in
+the outputs there are none.
 
 ==========  ============================================
 symbol      meaning
@@ -191,9 +192,9 @@ class MarginTrace:
         Raises
         ------
         ValueError
-            No gradients; a loss that rises in a margin, or is no function of the margins; gradients
-            that are not those of this loss at these outputs (accumulated, scaled, of another batch
-            or with a penalty).
+            There are no gradients. The loss rises in a margin, or is no function of the margins.
+            The gradients are not those of this loss at these outputs: they are accumulated, scaled,
+            of another batch, or with a penalty.
         """
         theta: dict[str, Tensor] = {}
         gradients: dict[str, Tensor] = {}
