@@ -339,10 +339,13 @@ class MarginTrace:
     def frame(self) -> pd.DataFrame:
         """Return what was recorded as a table: a row a point.
 
-        Columns are ``step``; ``margin``, the smallest margin of the batch over ||theta||^L, which
-        is that of all samples where batches are full, nan of weights 0; ``upper``, the bound on the
-        maximum margin by the averaged gradient, and ``best_upper``, the least bound so far, nan of
-        modules that are not linear; ``alignment``, of the batch.
+        Columns are ``step``, and of each step:
+
+        - ``margin``: the smallest margin of the batch over ||theta||^L; nan where theta is 0. That
+          is the smallest margin of all samples where batches are full.
+        - ``upper``: the bound on the maximum margin by the averaged gradient.
+        - ``best_upper``: the least bound so far. Both are nan of modules that are not linear.
+        - ``alignment``: that of the batch.
         """
         import pandas as pd
 
