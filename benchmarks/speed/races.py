@@ -235,7 +235,7 @@ def line_of(
     """Write a line of the table; the faster time is bold."""
     line = {
         "problem": problem,
-        "native, s": digits(native["solve_seconds"]),
+        "native, s": f"**{digits(native['solve_seconds'])}**",
         "best peer, s": "none",
         "ratio": "",
         "excess": f"{native['excess']:.0e}",
@@ -248,12 +248,11 @@ def line_of(
         return line
     ours = best["native_seconds"]
     theirs = best["solve_seconds"]
-    line["native, s"] = digits(ours)
+    line["native, s"] = f"**{digits(ours)}**"
     line["best peer, s"] = f"{NAMES[best['solver']]} {digits(theirs)}"
     if theirs < ours and best["excess"] <= ENOUGH:
+        line["native, s"] = digits(ours)
         line["best peer, s"] = f"{NAMES[best['solver']]} **{digits(theirs)}**"
-    else:
-        line["native, s"] = f"**{digits(ours)}**"
     line["ratio"] = digits(theirs / ours)
     line["excess of the peer"] = f"{best['excess']:.0e}"
     line["MiB of the peer"] = f"{1024 * best['gib']:,.0f}"

@@ -33,7 +33,7 @@ class Dataset(BaseDataset):
             (50_000, 50, 2, "l2", 0.01),
         ]
     }
-    test_parameters = {"N, D, K, norm, C": [(60, 5, 2, "l2", 0.1), (60, 5, 3, "l1", 0.1)]}
+    test_parameters = {"N, D, K, norm, C": [(60, 5, 2, "l2", 0.1), (60, 5, 3, "l1", 1.0)]}
     N: int
     D: int
     K: int
