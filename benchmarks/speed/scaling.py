@@ -111,10 +111,15 @@ def yardstick(device: str) -> float:
 # --- the page ------------------------------------------------------------------------------------
 
 
+def middle_of(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return the point in which all lines meet: it has the values that most points have."""
+    return {name: frame[name].mode().iloc[0] for name in MIDDLE}
+
+
 def line(frame: pd.DataFrame, axis: str, device: str = "cpu") -> pd.DataFrame:
     """Return the answered rows that differ from the middle point in one axis alone, in order."""
     rows = frame[(frame["device"] == device) & (frame["outcome"] == ANSWERED)]
-    for name, value in MIDDLE.items():
+    for name, value in middle_of(frame).items():
         if name != axis:
             rows = rows[rows[name] == value]
     return rows.sort_values(axis)
@@ -177,7 +182,8 @@ def draw(frame: pd.DataFrame) -> Figure:
     left.set_ylabel("time of the solve / time of 20 Choleskys")
     right.set_ylabel("GiB at the peak")
     for ax, values in ((left, (0.1, 1.0, 10.0)), (right, (0.5, 1.0, 2.0))):
-        others = ", ".join(f"{name} = {MIDDLE[name]}" for name in ("H", "C"))
+        middle = middle_of(frame)
+        others = ", ".join(f"{name} = {middle[name]}" for name in ("H", "C"))
         ax.set(xscale="log", yscale="log", xlabel=f"samples N   ({others})")
         tick_values(ax, rows["N"], write="{:,}", rotation=45)
         tick_values(ax, values, along="y")
