@@ -143,7 +143,8 @@ class FittedMargin:
         For a network: the norm in which its optimizer moves the parameters, "l2" where that is not
         known. The problem's optimum is the limit of training in l2 only.
     failure : Solution or None
-        For an SVM: the proof that the hard margin has no solution, where another one was solved.
+        For an SVM: the proof that the hard margin has no solution; ``solution`` itself where no
+        other problem was solved.
     """
 
     architecture: Architecture

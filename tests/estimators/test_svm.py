@@ -319,6 +319,8 @@ def test_failures_raise_or_warn() -> None:
     with pytest.warns(ib.NotSeparableWarning, match="not separable"):
         model = ib.GatedSVC(on_failure="warn").fit(XOR.X, XOR.y)
     assert model.solution_.status is ib.Status.NOT_SEPARABLE
+    assert known(known(model.failure_).proof).alpha.sum() == pytest.approx(1.0)
+    assert not model.coef_.any()
     assert ib.GLNSVC(n_units=10, random_state=0).fit(XOR.X, XOR.y).score(XOR.X, XOR.y) == 1.0
 
 
