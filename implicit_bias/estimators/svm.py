@@ -36,8 +36,8 @@ from implicit_bias.solvers.base import Solver
 
 # How to get another answer: where the hard margin has none, and after a soft margin was solved.
 ON_FAILURE_HELPS = (
-    "or set on_failure='soft' (--on-failure soft), which solves the soft margin instead, or 'drop', "
-    "which leaves out the samples that it misclassifies"
+    "or set on_failure='soft' (--on-failure soft), which solves the soft margin instead, or "
+    "'drop', which leaves out the samples that it misclassifies"
 )
 RAISE_DEMANDS = (
     "set a finite C (--C) for a soft margin without this warning, or on_failure='raise' "
