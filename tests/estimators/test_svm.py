@@ -325,7 +325,7 @@ def test_failures_raise_or_warn() -> None:
 
 
 def test_samples_without_a_hard_margin_have_a_soft_one() -> None:
-    with pytest.warns(ib.NotSeparableWarning, match="on_failure='raise'"):
+    with pytest.warns(ib.NotSeparableWarning, match="on_failure='raise' .--on-failure raise"):
         soft = ib.GatedSVC(soft_C=2.0).fit(XOR.X, XOR.y)
     asked = ib.GatedSVC(C=2.0).fit(XOR.X, XOR.y)
     np.testing.assert_array_equal(soft.coef_, asked.coef_)
