@@ -78,6 +78,17 @@ class OptimizerLimit(NamedTuple):
 # Norms of a training towards the limit, and its methods (`training.LimitConfig`).
 NormName: TypeAlias = Literal["l2", "l1", "linf", "spectral", "nuclear"]
 NORM_NAMES: tuple[NormName, ...] = get_args(NormName)
+# What other words for a norm mean, in lower case.
+NORM_SYNONYMS: dict[str, NormName] = {
+    "euclidean": "l2",
+    "frobenius": "l2",
+    "manhattan": "l1",
+    "inf": "linf",
+    "max": "linf",
+    "chebyshev": "linf",
+    "operator": "spectral",
+    "trace": "nuclear",
+}
 Method: TypeAlias = Literal["plain", "momentum", "accelerated"]
 METHOD_NAMES: tuple[Method, ...] = get_args(Method)
 # "cross-entropy" is the logistic loss, as it is called where there are many classes.

@@ -12,10 +12,11 @@ seeds and devices      `as_generator`, `check_seed`, `torch_generator`, `as_devi
 
 import difflib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Integral, Real
 from reprlib import repr as cut
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -86,6 +87,7 @@ def as_numbers(values: ArrayLike, name: str) -> Array:
     if issparse(values):
         raise ValueError(f"{name} must be dense, but is sparse: pass {name}.toarray()")
     check_not_masked(values, name)
+    check_columns(values, name)
     try:
         given = np.asarray(detached(values))
         if given.dtype.kind in "cmM":  # numpy would drop imaginary parts and units
@@ -160,6 +162,29 @@ def check_not_text(values: ArrayLike, name: str, cure: str) -> None:
         raise ValueError(f"{name} is text: {cure}")
 
 
+def check_columns(values: object, name: str) -> None:
+    """Refuse a frame of pandas with columns of text, and name these."""
+    # Where nobody has imported pandas nothing is a frame.
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(values, pandas.DataFrame):
+        return
+    of_text = []
+    for label, column in values.items():
+        if column.dtype.kind in "biuf":
+            continue
+        try:
+            np.asarray(column, dtype=np.float64)
+        except ValueError:
+            of_text.append(repr(label))
+        except TypeError:  # dates or missing values, which others refuse
+            continue
+    if of_text:
+        raise ValueError(
+            f"{name} has columns of text, {', '.join(of_text[:5])}: leave them out, or make "
+            "numbers of them, as pandas.get_dummies and scikit-learn's OneHotEncoder do"
+        )
+
+
 def check_not_masked(values: object, name: str) -> None:
     """Refuse a masked array, whose mask numpy would ignore."""
     if np.ma.isMaskedArray(values):
@@ -204,7 +229,20 @@ def labels_of_any_type(y: ArrayLike) -> NDArray[Any]:
     check_not_masked(y, "y")
     labels = np.asarray(detached(y))
     check_one_each(labels, "y")
+    check_one_type(labels, "y")
     return labels
+
+
+def check_one_type(labels: NDArray[Any], name: str) -> None:
+    """Refuse labels of types that have no common order, such as text and numbers."""
+    try:
+        np.unique(labels)
+    except TypeError as error:
+        types = sorted({type(label).__name__ for label in labels.ravel().tolist()})
+        raise ValueError(
+            f"{name} has labels of the types {' and '.join(types)}, which have no common order: "
+            f"make all of them text, as numpy.asarray({name}, dtype=str) does"
+        ) from error
 
 
 def check_one_each(labels: NDArray[Any], name: str) -> None:
@@ -344,10 +382,16 @@ def check_flag(value: object, name: str) -> None:
         raise TypeError(f"{name} must be True or False, got {cut(value)}")
 
 
-def check_choice(value: object, name: str, choices: Iterable[str], otherwise: str = "") -> None:
+def check_choice(
+    value: object,
+    name: str,
+    choices: Iterable[str],
+    otherwise: str = "",
+    synonyms: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Raise ValueError unless a value is one of some names, of which the nearest is suggested.
 
-    ``otherwise`` says what else may be.
+    ``otherwise`` says what else may be, and ``synonyms`` what other words, in lower case, mean.
     """
     names = tuple(choices)
     if isinstance(value, str) and value in names:
@@ -357,9 +401,13 @@ def check_choice(value: object, name: str, choices: Iterable[str], otherwise: st
         allowed += f", or {otherwise}"
     meant = ""
     if isinstance(value, str):
-        near = difflib.get_close_matches(value, names, 1)
+        # Without case, as 'L2' means 'l2'.
+        by_lower_case = {choice.lower(): choice for choice in names}
+        near = difflib.get_close_matches(value.lower(), by_lower_case, 1)
+        if value.lower() in synonyms:
+            near = [synonyms[value.lower()]]
         if near:
-            meant = f" (did you mean {near[0]!r}?)"
+            meant = f" (did you mean {by_lower_case[near[0]]!r}?)"
     raise ValueError(f"{name} must be one of {allowed}; got {cut(value)}{meant}")
 
 

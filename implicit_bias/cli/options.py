@@ -145,7 +145,15 @@ Seed = Annotated[int, _option("Architecture", "Seed of gates, weights and batche
 
 # --- hard and soft margins ---------------------------------------------------------------------
 
-C = Annotated[float, _option("Margin", "Weight of the hinge loss; inf is the hard margin.", "--C")]
+C = Annotated[
+    float,
+    _option(
+        "Margin",
+        "Weight of the hinge loss; inf is the hard margin. Where samples are not separable and "
+        "--on-failure is soft: 100 over the root mean square of the feature norms.",
+        "--C",
+    ),
+]
 OnFailure = Annotated[
     str | None,
     _option(

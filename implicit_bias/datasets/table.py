@@ -24,6 +24,7 @@ command line has an offset outside its norm.
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -159,7 +160,8 @@ def load_own(
     Warns
     -----
     UserWarning
-        Each row of a class lacks a value, so that ``missing="drop"`` leaves no row of it.
+        Each row of a class lacks a value, so that ``missing="drop"`` leaves no row of it. A column
+        of text has another value in each of 10 rows or more, as an identifier has.
 
     Raises
     ------
@@ -224,6 +226,7 @@ def load_own(
     except (ValueError, EOFError) as error:
         raise ValueError(f"{file}: {error}") from error
 
+    _warn_of_identifiers(file, inputs[kept][chosen])
     rows = rows[kept][chosen]
     carried = {"row": rows.index.to_numpy()}
     for name in id:
@@ -287,11 +290,21 @@ def _read(file: Path, target: str | None) -> pd.DataFrame:
 def _input_names(rows: pd.DataFrame, target: str | None, id: Collection[str]) -> list[str]:
     """Return the columns that are inputs."""
     names = rows.columns.tolist()
-    for name in (target, *id):
+    if target is None:
+        raise ValueError(
+            f"--target is required (in Python target=): it names the column of the labels, one of "
+            f"{listed(names)}"
+        )
+    if target not in names:
+        raise ValueError(
+            f"no column is called {target!r}: there are {listed(names, target)}; --target (in "
+            "Python target=) names the one of the labels"
+        )
+    for name in id:
         if name not in names:
             raise ValueError(
-                f"no column is called {name!r}: there are {listed(names, name or '')}; --target "
-                "(in Python target=) names the one of the labels"
+                f"no column is called {name!r}: there are {listed(names, name)}; --id (in Python "
+                "id=[...]) names columns that are no inputs, separated by commas"
             )
     inputs = [name for name in names if name != target and name not in id]
     for name in inputs:
@@ -315,6 +328,21 @@ def _refuse_gaps(rows: pd.DataFrame) -> None:
 
 
 # --- columns -----------------------------------------------------------------------------------
+
+
+def _warn_of_identifiers(file: Path, columns: pd.DataFrame, fewest_rows: int = 10) -> None:
+    """Warn of columns of text with another value in each row, of ``fewest_rows`` or more."""
+    n_rows = len(columns)
+    if n_rows < fewest_rows:
+        return
+    for name in text_columns(columns):
+        if columns[name].nunique() == n_rows:
+            warnings.warn(
+                f"{file.name}: column {name!r} has another text in each of its {n_rows} rows, as "
+                "an identifier has, and becomes one input for each of them: leave it out by --id "
+                f"{shlex.quote(name)} (in Python id=[{name!r}])",
+                stacklevel=3,
+            )
 
 
 def text_columns(columns: pd.DataFrame) -> tuple[str, ...]:

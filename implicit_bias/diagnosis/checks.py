@@ -181,6 +181,9 @@ def _dropout_rate(part: nn.Module) -> float:
 def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]:
     """Say what a measurement of a module is about, where that is less than obvious."""
     gradients = subject.gradients
+    # One sample alone is an example on purpose.
+    if len(gradients.labels) > 1 and (gradients.labels == gradients.labels[0]).all():
+        yield Finding(Code.ONE_CLASS, float(gradients.labels[0]))
     degree_0 = set(of_degree_0(gradients))
     if subject.whole is not None:
         code = Code.LEADING_PART_WITHOUT_THEOREM

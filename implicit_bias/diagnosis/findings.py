@@ -100,6 +100,7 @@ class Code(StrEnum):
     ADAMS_MEMORY = "adams-memory", Kind.OBSTACLE
     LOGARITHMIC_RATE = "logarithmic-rate", Kind.RATE
     CONSTANT_RATE = "constant-rate", Kind.RATE
+    ONE_CLASS = "one-class", Kind.ABOUT
     LEADING_PART = "leading-part", Kind.ABOUT
     LEADING_PART_WITHOUT_THEOREM = "leading-part-without-theorem", Kind.ABOUT
     ACROSS_KINKS = "across-kinks", Kind.DETAIL

@@ -16,7 +16,14 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from implicit_bias.base.validation import Array, check_choice, detached, pointing_to_the_page
+from implicit_bias.base.validation import (
+    Array,
+    check_choice,
+    check_columns,
+    check_one_type,
+    detached,
+    pointing_to_the_page,
+)
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts, Threshold
@@ -38,6 +45,7 @@ def checked_samples(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, **how: Any
 ) -> tuple[Array, NDArray[Any]]:
     """Check inputs (n, D) and labels or targets (n,) as scikit-learn does, and return them."""
+    check_columns(X, "X")
     inputs, labels = validate_data(estimator, detached(X), detached(y), **AS_INPUTS, **how)
     return dense(inputs), np.asarray(labels)
 
@@ -45,6 +53,7 @@ def checked_samples(
 def checked_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
     """Check that an estimator is fitted to inputs such as X (n, D), and return them."""
     check_is_fitted(estimator)
+    check_columns(X, "X")
     return dense(validate_data(estimator, detached(X), reset=False, **AS_INPUTS))
 
 
@@ -143,7 +152,8 @@ class FittedMargin:
         For a network: the norm in which its optimizer moves the parameters, "l2" where that is not
         known. The problem's optimum is the limit of training in l2 only.
     failure : Solution or None
-        For an SVM: the proof that the hard margin has no solution, where another one was solved.
+        For an SVM: the proof that the hard margin has no solution; ``solution`` itself where no
+        other problem was solved.
     """
 
     architecture: Architecture
@@ -317,11 +327,13 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[Any]]:
         """Return inputs (n, D) and labels (n,) of any type."""
         if y is not None:
-            missing = np.sum(pd.isna(np.asarray(detached(y))))  # scikit-learn overlooks None
+            given = np.asarray(detached(y))
+            missing = np.sum(pd.isna(given))  # scikit-learn overlooks None
             if missing:
                 raise ValueError(
                     f"y lacks the labels of {missing} samples (NaN or None): leave these out"
                 )
+            check_one_type(given, "y")
         X, labels = checked_samples(self, X, y)
         check_classification_targets(labels)
         return X, labels

@@ -36,12 +36,12 @@ from implicit_bias.solvers.base import Solver
 
 # How to get another answer: where the hard margin has none, and after a soft margin was solved.
 ON_FAILURE_HELPS = (
-    "or set on_failure='soft', which solves the soft margin instead, or 'drop', which leaves out "
-    "the samples that it misclassifies"
+    "or set on_failure='soft' (--on-failure soft), which solves the soft margin instead, or "
+    "'drop', which leaves out the samples that it misclassifies"
 )
 RAISE_DEMANDS = (
-    "set a finite C for a soft margin without this warning, or on_failure='raise' for the hard "
-    "margin or an error"
+    "set a finite C (--C) for a soft margin without this warning, or on_failure='raise' "
+    "(--on-failure raise) for the hard margin or an error"
 )
 
 
@@ -100,8 +100,8 @@ class MarginSVC(base.BinaryClassifier, ABC):
     solution_ : Solution
         Dual variables, status and certificate, and the problem that was solved.
     failure_ : Solution or None
-        The proof that the hard margin has no solution, where ``on_failure`` then asked for
-        another one.
+        The proof that the hard margin has no solution; ``solution_`` itself where ``on_failure``
+        is "warn": then ``coef_`` is 0, and all predictions are the first class.
     fitted_C_ : float or ndarray
         The C of ``solution_``: ``soft_C`` where the hard margin had no solution and
         ``on_failure="soft"``. Where weights differ, that of each sample that was not left out.
@@ -199,7 +199,7 @@ class MarginSVC(base.BinaryClassifier, ABC):
         # Report: the solver's message, and how to get another answer where nothing separates.
         separable = self.failure_ is None and not found.status.inseparable
         cure = ""
-        if self.failure_ is not None:  # another problem was solved instead
+        if relaxed.done:  # another problem was tried instead
             cure = RAISE_DEMANDS
         elif not separable:
             cure = ON_FAILURE_HELPS

@@ -29,6 +29,7 @@ from implicit_bias.networks import Network
 
 # Samples on which a module is checked.
 PROBES = 256
+NO_HOOKS = "a module is measured without activation checkpointing and hooks of saved tensors"
 
 
 # --- the module ----------------------------------------------------------------------------------
@@ -200,11 +201,19 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...], tolerance: floa
     given = tuple(tensor.clone() for tensor in inputs)
     # A backward pass that computes anew would find other parameters in the module, and gradients
     # would be wrong in silence.
-    no_checkpoints = torch.autograd.graph.disable_saved_tensors_hooks(
-        "a module is measured without activation checkpointing and hooks of saved tensors"
-    )
-    with torch.enable_grad(), no_checkpoints:
-        outputs = evaluate(module, values, given)
+    no_checkpoints = torch.autograd.graph.disable_saved_tensors_hooks(NO_HOOKS)
+    try:
+        with torch.enable_grad(), no_checkpoints:
+            outputs = evaluate(module, values, given)
+    except RuntimeError as error:
+        if isinstance(error, torch.OutOfMemoryError) or NO_HOOKS in str(error):
+            raise
+        # Mostly a layer got another number of features than it was built for.
+        shapes = ", ".join(str(tuple(tensor.shape[1:])) for tensor in inputs)
+        raise ValueError(
+            f"the module fails on inputs whose samples have shape {shapes} ({error}): pass the "
+            "inputs, and as many features, as the module takes"
+        ) from error
     if outputs.requires_grad:  # of no value: these are copies
         raise ValueError(
             "the module computes with tensors that require a gradient and are not among its "

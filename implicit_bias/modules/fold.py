@@ -65,7 +65,9 @@ def fold(module: nn.Module) -> nn.Module:
     -------
     nn.Module
         Of the same class, with the same names of layers; each batch normalisation is an
-        ``nn.Identity``.
+        ``nn.Identity``. Its parameters are new ones: pass a norm to `diagnose`, not the optimizer
+        of the module. Those of a folded layer, its bias too, require a gradient if any parameter
+        of the layer or of its normalisation does.
 
     Raises
     ------
@@ -75,6 +77,9 @@ def fold(module: nn.Module) -> nn.Module:
 
     Notes
     -----
+    A folded layer has a bias. In the first layer a trained bias leaves the module homogeneous; in a
+    later one it does not, and `diagnose` needs ``leading=True``.
+
     Ioffe and Szegedy (2015), section 3.1.
 
     Examples
@@ -106,10 +111,14 @@ def fold(module: nn.Module) -> nn.Module:
             )
         name_of_layer, layer = layers[name]
         _check_plain(name_of_layer, layer)
+        # torch freezes a bias that the layer lacked before, whatever is trained. But W' and b' are
+        # functions of all of these parameters, b' through the mean of W x + b, too.
+        is_trained = any(p.requires_grad for p in (*layer.parameters(), *norm.parameters()))
         if isinstance(layer, nn.Linear):
-            fused: nn.Module = fuse_linear_bn_eval(layer, norm)
+            fused: nn.Module = fuse_linear_bn_eval(layer, _with_scale(norm))
         else:
             fused = fuse_conv_bn_eval(layer, norm)
+        fused.requires_grad_(is_trained)
         _replace(folded, name_of_layer, fused)
         _replace(folded, name, nn.Identity())
     return folded
@@ -136,6 +145,18 @@ def _layers_before(module: nn.Module) -> dict[str, tuple[str, Layer]]:
         if isinstance(layer, Layer) and called_once and len(before.users) == 1:
             found[name] = (name_before, layer)
     return found
+
+
+def _with_scale(norm: BatchNorm) -> BatchNorm:
+    """Return a normalisation with gamma = 1 and beta = 0 if it has none, as torch needs it."""
+    if norm.affine:
+        return norm
+    variance = norm.running_var
+    assert variance is not None
+    scaled = copy.deepcopy(norm)
+    scaled.weight = nn.Parameter(torch.ones_like(variance))
+    scaled.bias = nn.Parameter(torch.zeros_like(variance))
+    return scaled
 
 
 def _check_plain(name: str, part: nn.Module) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from implicit_bias.base.options import NORM_SYNONYMS
 from implicit_bias.base.rounding import SAFETY, Enclosure, gamma
 from implicit_bias.base.validation import Array, UnsuitableError, check_choice
 from implicit_bias.norms.entries import L1, L2, Entrywise, LInf, Lp
@@ -52,7 +53,7 @@ def as_norm(norm: Norm | HasValueAndDual | str, groups: ArrayLike | None = None)
     if groups is not None:
         return SumOverGroups(cast(ConjugatedNorm, as_norm(norm)), cast(Any, groups), axis=-1)
     if isinstance(norm, str):
-        check_choice(norm, "norm", NAMES, "an object such as Lp(3)")
+        check_choice(norm, "norm", NAMES, "an object such as Lp(3)", NORM_SYNONYMS)
         return NAMES[norm]
     if isinstance(norm, Norm):
         return norm

@@ -54,6 +54,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from implicit_bias.base.options import NORM_SYNONYMS
 from implicit_bias.base.validation import Array, check_choice, check_number
 from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, OfSingularValues, Spectral
 from implicit_bias.norms.entries import Entrywise
@@ -330,7 +331,7 @@ def as_parameter_norm(norm: GivenNorm) -> ParameterNorm:
     (12.0, 10.0)
     """
     if isinstance(norm, str):
-        check_choice(norm, "norm", PARAMETER_NORMS, "an object such as Lp(3)")
+        check_choice(norm, "norm", PARAMETER_NORMS, "an object such as Lp(3)", NORM_SYNONYMS)
         return PARAMETER_NORMS[norm]
     if isinstance(norm, ParameterNorm):
         return norm

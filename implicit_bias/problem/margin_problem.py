@@ -486,8 +486,9 @@ def max_margin(
 
         minimise  ||w|| + sum_n C_n xi_n  subject to  y_n (<w, x_n> + b) >= 1 - xi_n,  xi >= 0
 
-    with b = 0 without an intercept, and xi = 0 at the hard margin. With K > 2 classes the margins
-    are <w_{y_n} - w_k, x_n> + b_{y_n} - b_k for all other classes k.
+    with xi = 0 at the hard margin, C = inf, the default. There is no intercept (b = 0) unless
+    ``intercept=True``, other than in `MaxMarginSVC`. With K > 2 classes the margins are
+    <w_{y_n} - w_k, x_n> + b_{y_n} - b_k for all other classes k.
 
     Parameters
     ----------

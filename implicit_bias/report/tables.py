@@ -302,7 +302,9 @@ def notes_on_models(comparison: Comparison) -> list[str]:
             found["undecided_samples"].append(
                 f"{model.name} {n_undecided} of {comparison.n_samples}"
             )
-        if model.fitted is not None and model.fitted.failure is not None:
+        fitted = model.fitted
+        # Where no other problem was solved, the proof is the solution itself.
+        if fitted is not None and fitted.failure not in (None, fitted.solution):
             found["fallback"].append(model.name)
         if model.margin is not None and model.soft_margin:
             found["soft"].append(f"{model.name} (C = {C_in_words(model.margin.C)})")

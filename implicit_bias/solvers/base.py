@@ -169,10 +169,11 @@ class Solution(Start):
     stats: SolveStats
 
     def __repr__(self) -> str:
-        found = f"{self.status.name} by {self.stats.solver}: {self.certificate.statement}"
+        ended = f"{self.status.name} by {self.stats.solver}"
         # Where nothing separates, alpha is of a proof, if any, and no group is active.
         if self.status.inseparable:
-            return f"Solution({found})"
+            return f"Solution({ended}: {self.message})"
+        found = f"{ended}: {self.certificate.statement}"
         return (
             f"Solution({found}, gap {self.certificate.gap:.2g}; {len(self.support)} of "
             f"{len(self.alpha)} samples support it, {int(self.active.sum())} of {len(self.active)} "
@@ -189,6 +190,8 @@ class Solution(Start):
             ["active groups", f"{int(self.active.sum()):,} of {len(self.active):,}"],
             ["solver", f"{self.stats.solver}, {self.stats.iterations} iterations"],
         ]
+        if self.status is not Status.OPTIMAL:
+            rows.append(["message", self.message])
         return html_table(["solution", ""], rows)
 
     @property

@@ -28,7 +28,7 @@ class Relaxed:
     dropped : ndarray of int
         Samples left out.
     failure : Solution or None
-        The proof of non-separability, where a relaxation was tried.
+        The proof of non-separability: ``solution`` itself where no relaxation was solved.
     done : str
         What was done about it, in words.
     """
@@ -55,7 +55,9 @@ class Relaxed:
         """What is wrong, and what was done about it; empty where nothing is."""
         parts = []
         if self.failure is not None:
-            parts = [self.failure.message, self.done]
+            parts = [self.failure.message]
+            if self.done:
+                parts.append(self.done)
         if self.solution.status is not Status.OPTIMAL and self.solution is not self.failure:
             parts.append(self.solution.message)
         return "; ".join(parts)
@@ -94,8 +96,10 @@ def solve_relaxed(
     none: Integers = np.zeros(0, dtype=np.int64)
     # A time limit or numerical trouble is no reason for another problem: only samples that nothing
     # separates are.
-    if not solution.status.inseparable or on_failure in ("raise", "warn"):
+    if not solution.status.inseparable:
         return Relaxed(solution, problem.C, none)
+    if on_failure in ("raise", "warn"):
+        return Relaxed(solution, problem.C, none, solution)
 
     # --- the soft margin -------------------------------------------------------------------------
     relaxed = replace(problem, C=soft_C * weights)

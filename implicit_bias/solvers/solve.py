@@ -496,6 +496,9 @@ def _advice(problem: MarginProblem, best: _Attempt, deadline: Deadline) -> str:
     status = best.status
     if status is Status.OPTIMAL:
         return ""
+    # An offset would be no help: it separates samples of one class whatever the inputs are.
+    if status.inseparable and (problem.y == problem.y[0]).all():
+        return f"y has one class only, {problem.y[0]:g}: pass samples of two classes or more"
     advice = []
     if status.inseparable and _separable_with_offset(problem, best.method.tolerances, deadline):
         advice.append(offset_advice(problem))

@@ -210,7 +210,7 @@ class LimitConfig:
         check_number(self.momentum, "momentum", "[0, 1)")
         check_choice(self.method, "method", options.METHOD_NAMES)
         if isinstance(self.norm, str):
-            check_choice(self.norm, "norm", options.NORM_NAMES)
+            check_choice(self.norm, "norm", options.NORM_NAMES, synonyms=options.NORM_SYNONYMS)
         elif self.norm is not None:
             _ = self.geometry  # which checks it
         if self.chunk is not None:

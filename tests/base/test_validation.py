@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+import implicit_bias as ib
 from implicit_bias.base import validation
 
 HOLES = np.where(np.arange(6).reshape(3, 2) == 3, np.nan, 1.0)
@@ -138,3 +139,24 @@ def test_devices() -> None:
     assert validation.as_device("cpu") == "cpu"
     with pytest.raises(ValueError, match="device"):
         validation.as_device("nowhere")
+
+
+def test_a_name_is_suggested_without_case_and_for_another_word() -> None:
+    for given in ("L2", "Euclidean"):
+        with pytest.raises(ValueError, match="did you mean 'l2'"):
+            ib.max_margin(np.eye(2), [1, -1], given)
+
+
+def test_columns_of_text_are_named() -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"], "c": [1, 0]})
+    with pytest.raises(ValueError, match="'b'"):
+        ib.max_margin(frame, [1, -1])
+    with pytest.raises(ValueError, match="'b'"):
+        ib.MaxMarginSVC().fit(frame, [1, -1])
+    ib.MaxMarginSVC().fit(frame.drop(columns="b").astype(object), [1, -1])
+
+
+def test_labels_of_text_and_numbers_are_refused() -> None:
+    mixed = np.array(["yes", 3], dtype=object)
+    with pytest.raises(ValueError, match="types int and str"):
+        ib.MaxMarginSVC().fit(np.eye(2), mixed)

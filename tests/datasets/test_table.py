@@ -295,3 +295,22 @@ def test_a_configuration_prepares_its_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(parts.train.X, table.split(40).train.X)
     np.testing.assert_array_equal(raw.train.X, table.split(40, standardize=False).train.X)
     assert len(load_data(RunConfig(**{**vars(config), "train_size": None})).parts.train) == 48
+
+
+def test_options_that_name_no_column_are_named(tmp_path: Path) -> None:
+    file = put(tmp_path, CLIENTS)
+    with pytest.raises(ValueError, match="--target is required"):
+        load_own(file)
+    with pytest.raises(ValueError, match="did you mean number.*--id") as caught:
+        load_own(file, "kind", id=["nmber"])
+    assert "--target" not in str(caught.value)
+
+
+def test_a_column_of_text_like_an_identifier_is_named(tmp_path: Path) -> None:
+    """Another value in each row; not so where one value recurs, or where it is left out."""
+    names = [f"n{k}" for k in range(12)]
+    table = pd.DataFrame({"name": names, "a": 1.0, "kind": [*"xy"] * 6})
+    with pytest.warns(UserWarning, match="'name'.*--id name"):
+        load_own(put(tmp_path, table), "kind")
+    load_own(put(tmp_path, table), "kind", id=["name"])
+    load_own(put(tmp_path, table.assign(name=["n0", *names[:-1]])), "kind")

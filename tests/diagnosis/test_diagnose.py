@@ -172,3 +172,12 @@ def test_kkt_points_of_networks(norm: str, outputs: int) -> None:
     after = only_in(norm, module, X, labels)
     assert before.gap > ELSEWHERE
     assert after.parameter_norm < before.parameter_norm
+
+
+def test_labels_of_one_class_are_named() -> None:
+    module = torch.nn.Linear(2, 1, bias=False)
+    module.weight.data.fill_(1.0)
+    found = diagnose(module, torch.eye(2), [1, 1])
+    assert "one class" in found.verdict
+    both = diagnose(module, torch.diag(torch.tensor([1.0, -1.0])), [1, -1])
+    assert "one class" not in both.verdict

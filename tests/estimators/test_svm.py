@@ -319,11 +319,13 @@ def test_failures_raise_or_warn() -> None:
     with pytest.warns(ib.NotSeparableWarning, match="not separable"):
         model = ib.GatedSVC(on_failure="warn").fit(XOR.X, XOR.y)
     assert model.solution_.status is ib.Status.NOT_SEPARABLE
+    assert known(known(model.failure_).proof).alpha.sum() == pytest.approx(1.0)
+    assert not model.coef_.any()
     assert ib.GLNSVC(n_units=10, random_state=0).fit(XOR.X, XOR.y).score(XOR.X, XOR.y) == 1.0
 
 
 def test_samples_without_a_hard_margin_have_a_soft_one() -> None:
-    with pytest.warns(ib.NotSeparableWarning, match="on_failure='raise'"):
+    with pytest.warns(ib.NotSeparableWarning, match="on_failure='raise' .--on-failure raise"):
         soft = ib.GatedSVC(soft_C=2.0).fit(XOR.X, XOR.y)
     asked = ib.GatedSVC(C=2.0).fit(XOR.X, XOR.y)
     np.testing.assert_array_equal(soft.coef_, asked.coef_)

@@ -442,3 +442,8 @@ def test_arguments_are_taken_to_float64_with_the_samples_first() -> None:
         as_arguments(X.to_sparse(), module)
     with pytest.raises(ValueError, match="no inputs"):
         as_arguments((), module)
+
+
+def test_another_number_of_features_is_named() -> None:
+    with pytest.raises(ValueError, match="features"):
+        ib.diagnose(nn.Linear(3, 1), torch.ones(4, 5), [1, -1, 1, -1])

@@ -126,3 +126,30 @@ class Beside(nn.Module):
 def test_what_cannot_be_folded_is_refused(module: nn.Module, word: str) -> None:
     with pytest.raises(FoldError, match=word):
         ib.fold(module)
+
+
+def test_the_cure_for_batch_norm_that_the_error_names_works() -> None:
+    torch.manual_seed(0)
+    X = torch.randn(30, 5, dtype=torch.float64)
+    y = X[:, 0].sign()
+    layers = [nn.Linear(5, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU()]
+    module = nn.Sequential(*layers, nn.Linear(8, 1, bias=False)).double()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    for _ in range(300):
+        optimizer.zero_grad()
+        nn.functional.softplus(-y * module(X)[:, 0]).mean().backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    module.eval()
+    with pytest.raises(ib.HomogeneityError, match="fold"):
+        ib.diagnose(module, X, y, optimizer=optimizer)
+    found = ib.diagnose(ib.fold(module), X, y, norm="l2")
+    assert found.degree == pytest.approx(2.0)
+
+
+def test_a_folded_layer_is_trained_where_what_it_comes_from_is() -> None:
+    layers = [nn.Linear(5, 8, bias=False), nn.BatchNorm1d(8, affine=False), nn.ReLU()]
+    module = nn.Sequential(*layers, nn.Linear(8, 1, bias=False)).eval()
+    assert all(p.requires_grad for p in ib.fold(module).parameters())
+    module[0].requires_grad_(False)
+    frozen = {name for name, p in ib.fold(module).named_parameters() if not p.requires_grad}
+    assert frozen == {"0.weight", "0.bias"}

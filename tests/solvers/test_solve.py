@@ -433,6 +433,19 @@ def test_soft_margins_of_any_weight(C: float, separable: bool) -> None:
         assert solution.status is Status.OPTIMAL
 
 
+def test_labels_of_one_class_are_named() -> None:
+    found = solve(max_margin([[1.0], [-1.0], [2.0]], [1, 1, 1]))
+    assert found.status is Status.NOT_SEPARABLE
+    assert "one class" in found.message
+    assert "intercept" not in found.message
+
+
+def test_a_solution_that_separates_nothing_is_shown_with_the_cure() -> None:
+    found = solve(max_margin([[1.0], [2.0], [3.0], [4.0]], [-1, -1, 1, 1]))
+    assert "intercept=True" in str(found)
+    assert "intercept=True" in found._repr_html_()
+
+
 def test_a_solution_is_shown_without_its_arrays() -> None:
     shown = repr(solve(plain(*cloud(200, 30, shift=3.0))))
     assert len(shown) < 250
