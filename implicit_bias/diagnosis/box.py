@@ -224,7 +224,8 @@ def box_gap(
     inputs : Tensor, array_like, tuple of these, or iterable of (inputs, labels)
         All samples at once, a tuple for several arguments; or a DataLoader, without ``labels``.
     labels : object
-        What the loss compares the outputs with.
+        What the loss compares the outputs with, in the shape and dtype that it takes: classes (N,)
+        for cross-entropy, floating 0 and 1 of the outputs' shape for BCE.
     optimizer : torch.optim.Optimizer, or a sequence of them
         What trains the module: norms, radii and decay are read from its parameter groups.
     loss : callable
@@ -240,7 +241,8 @@ def box_gap(
     Raises
     ------
     ValueError
-        A loss that is no finite number, gradients that are 0 or not finite, labels beside a loader;
+        A loss that does not take these labels, or is no finite number; gradients that are 0 or not
+        finite; labels beside a loader;
         `OptimizerError`: an optimizer without weight decay, or whose steps are not known.
 
     Notes
@@ -431,7 +433,7 @@ def _gradients(
             values[step.name].requires_grad_(True)
         with torch.enable_grad():
             outputs = functional_call(module, values | buffers, _moved(arguments, values))
-            value = loss(outputs, _moved((labels,), values, floats=False)[0])
+            value = _loss_of_batch(loss, outputs, _moved((labels,), values, floats=False)[0])
             if not isinstance(value, Tensor) or value.numel() != 1:
                 raise ValueError("loss(outputs, labels) must be one number, the mean of the batch")
             found = torch.autograd.grad(
@@ -451,6 +453,24 @@ def _gradients(
     if not math.isfinite(total) or not all(bool(g.isfinite().all()) for g in means.values()):
         raise ValueError("the loss or its gradient is not finite at these weights")
     return total / samples, means, first_arguments
+
+
+def _loss_of_batch(loss: Loss, outputs: Any, labels: Tensor) -> Any:
+    """Call the caller's loss; where it fails, say which outputs and labels it was given."""
+    try:
+        return loss(outputs, labels)
+    except torch.OutOfMemoryError:
+        raise
+    except (ValueError, TypeError, RuntimeError, IndexError) as error:
+        given = type(outputs).__name__
+        if isinstance(outputs, Tensor):
+            given = f"outputs of shape {tuple(outputs.shape)} ({outputs.dtype})"
+        raise ValueError(
+            f"loss(outputs, labels) failed on {given} and labels of shape {tuple(labels.shape)} "
+            f"({labels.dtype}): {error}. Pass labels with the shape and dtype that the loss takes: "
+            "for BCEWithLogitsLoss and outputs (N, 1) these are labels.reshape(-1, 1).float() of 0 "
+            "and 1, for cross_entropy classes of shape (N,) and dtype int64"
+        ) from error
 
 
 def _moved(

@@ -358,7 +358,8 @@ def _check_double(parameters: dict[str, nn.Parameter]) -> None:
     if not _is_double(parameters):
         raise ValueError(
             "training towards the limit needs float64: build the network with "
-            "dtype=torch.float64 (dtype='float64'), or call network.double()"
+            "dtype=torch.float64 (dtype='float64'), or call network.double(), which changes the "
+            "network in place, so that its optimizer still holds its parameters"
         )
 
 

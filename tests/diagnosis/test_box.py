@@ -164,6 +164,20 @@ def test_the_bound_is_below_the_optimum_over_a_product_of_balls() -> None:
     assert found.near
 
 
+@pytest.mark.parametrize(
+    "wrong", [torch.arange(30.0) % 2, (torch.arange(30) % 2).reshape(-1, 1)], ids=["shape", "dtype"]
+)
+def test_labels_that_the_loss_does_not_take_are_named(wrong: Tensor) -> None:
+    module = nn.Linear(5, 1)
+    adamw = torch.optim.AdamW(module.parameters(), weight_decay=1.0)
+    loss = nn.BCEWithLogitsLoss()
+    with pytest.raises(ValueError, match=str(wrong.dtype)) as caught:
+        ib.box_gap(module, X, wrong, optimizer=adamw, loss=loss)
+    assert str(tuple(wrong.shape)) in str(caught.value)
+    found = ib.box_gap(module, X, wrong.reshape(-1, 1).float(), optimizer=adamw, loss=loss)
+    assert found.loss > 0
+
+
 def test_weights_outside_of_the_box_are_at_no_kkt_point() -> None:
     """There the score falls below 0, which says nothing."""
     module = nn.Linear(5, 3, bias=False).double()
