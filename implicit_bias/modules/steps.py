@@ -323,8 +323,8 @@ def steps_of(optimizer: object, module: nn.Module) -> list[Step]:
             "the optimizer holds none of the module's parameters that require a gradient: pass "
             "the one that trained this module. A copy (copy.deepcopy) has other parameters than "
             "the module that the optimizer was made for: call module.double() on that module "
-            "itself, which keeps its parameters, or pass the norm by its name instead (norm='linf' "
-            "for Adam)"
+            "itself, which keeps its parameters. `diagnose` also takes the norm by its name "
+            "(norm='linf' for Adam)"
         )
     return list(found.values())
 
