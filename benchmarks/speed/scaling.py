@@ -188,5 +188,6 @@ def draw(frame: pd.DataFrame) -> Figure:
         tick_values(ax, rows["N"], write="{:,}", rotation=45)
         tick_values(ax, values, along="y")
         ax.grid(visible=True, color=GREY, alpha=0.3)
-        ax.legend(frameon=False, fontsize="small")
+        if ax.get_legend_handles_labels()[0]:  # two points have no power law
+            ax.legend(frameon=False, fontsize="small")
     return figure
