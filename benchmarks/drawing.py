@@ -82,19 +82,6 @@ def tick_values(
     axis.set_ticks([], minor=True)
 
 
-def mean_bars(ax: Axes, rows: pd.DataFrame, x: str, y: str, **look: Any) -> None:
-    """Draw means of shares in percent, with bars of a standard deviation."""
-    found = 100 * rows.groupby(x)[y].agg(["mean", "std"])
-    ax.errorbar(found.index, found["mean"], found["std"], **look)
-
-
-def median_bars(ax: Axes, values: pd.Series[float], x: pd.Series[float], **look: Any) -> None:
-    """Draw medians, with bars from the least value to the largest."""
-    found = values.groupby(x).agg(["median", "min", "max"])
-    middle = found["median"]
-    ax.errorbar(found.index, middle, [middle - found["min"], found["max"] - middle], **look)
-
-
 def common_legend(figure: Figure, axes: Iterable[Axes], columns: int, **look: Any) -> Figure:
     """Put one legend below all panels, every label once."""
     handles: dict[str, Any] = {}

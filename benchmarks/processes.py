@@ -104,6 +104,15 @@ class Worker:
             raise answer
         return answer
 
+    def row(self, function: Callable[..., dict[str, Any]], *, seconds: float) -> dict[str, Any]:
+        """Call a function once, and end: the row that it returns, or else the ``outcome`` alone."""
+        try:
+            return dict(self.call(function, seconds=seconds))
+        except NoAnswer as ended:
+            return {"outcome": ended.outcome}
+        finally:
+            self.stop()
+
     def stop(self) -> None:
         """End the process now."""
         self._end()

@@ -25,7 +25,7 @@ import pandas as pd
 from benchmarks.bench import Part, part
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
-from benchmarks.fiat2019.ranges import low_high
+from benchmarks.summaries import low_high
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.least_squares import least_squares
 from implicit_bias.problem.gating import UnitGates

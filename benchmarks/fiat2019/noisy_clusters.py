@@ -23,7 +23,7 @@ import pandas as pd
 from benchmarks.bench import Part, part
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.published_training import STEPS, LossName, outputs_of, train_as_published
-from benchmarks.fiat2019.ranges import low_high
+from benchmarks.summaries import low_high
 from implicit_bias.base.validation import Array
 
 COST = 180

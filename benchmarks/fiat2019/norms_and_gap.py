@@ -24,7 +24,7 @@ import pandas as pd
 
 from benchmarks.bench import Part, part
 from benchmarks.fiat2019.noisy_clusters import clusters
-from benchmarks.fiat2019.ranges import low_high
+from benchmarks.summaries import low_high
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.least_squares import gated_gram, least_squares, positive_eigen
 from implicit_bias.problem import gated_linear

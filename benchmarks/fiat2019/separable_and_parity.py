@@ -25,7 +25,7 @@ from benchmarks.effects import Effect
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.parity_correlation import parity_correlation
 from benchmarks.fiat2019.published_training import STEPS, outputs_of, train_as_published
-from benchmarks.fiat2019.ranges import low_high
+from benchmarks.summaries import low_high
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import normalise
 

@@ -36,8 +36,8 @@ from benchmarks.effects import Effect
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.memorisation_width import smallest
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
-from benchmarks.fiat2019.ranges import low_high
 from benchmarks.fiat2019.search_procedures import alternating_search
+from benchmarks.summaries import low_high
 from implicit_bias.base.validation import Array
 from implicit_bias.problem.gating import UnitGates
 

@@ -30,11 +30,11 @@ import numpy as np
 import pandas as pd
 import scipy.linalg
 
+from benchmarks import summaries
 from benchmarks.bench import Part, part, rows_of
 from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.fiat2019 import galu_clusters, theorems_1_and_2
 from benchmarks.fiat2019 import theorems_3_to_5 as bounds
-from benchmarks.fiat2019.ranges import low_high
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gated_least_squares as galu
 from implicit_bias.kernels.gradient_gram import normalise
@@ -288,7 +288,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
         "theorem_7_fit_error": balls.max()["fit_error"].iloc[0],
         "theorem_7_loose": wrong.index[wrong <= FEW].max(),
         "theorem_7_next": wrong[wrong > FEW].iloc[0],
-        **low_high("distance", means["distance"]),
+        **summaries.low_high("distance", means["distance"]),
     }
     narrow, *_, wide = rows_of(of["theorem 5"])
     for word, row in (("narrow", narrow), ("wide", wide)):
@@ -306,8 +306,7 @@ def test_losses(fits: pd.DataFrame, width: int) -> pd.Series[float]:
 def exponent(fits: pd.DataFrame) -> float:
     """Slope of the logarithm of the mean test loss in that of m, by least squares."""
     losses = fits.groupby("m")["loss"].mean()
-    slope, _ = np.polyfit(np.log(losses.index), np.log(losses), 1)
-    return float(slope)
+    return summaries.exponent(losses.index, losses)
 
 
 def risk_bounds(fits: pd.DataFrame) -> pd.Series[float]:

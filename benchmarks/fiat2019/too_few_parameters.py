@@ -29,9 +29,9 @@ from benchmarks.drawing import Figure, subplots
 from benchmarks.effects import Effect
 from benchmarks.fiat2019.gated_layers import GatedLayers
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
-from benchmarks.fiat2019.ranges import low_high
 from benchmarks.fiat2019.search_procedures import improve_filters
 from benchmarks.fiat2019.theorems_1_and_2 import expected_loss
+from benchmarks.summaries import low_high
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.least_squares import least_squares
 from implicit_bias.problem.gating import UnitGates

@@ -42,9 +42,9 @@ import pandas as pd
 from benchmarks.bench import Part, part, rows_of
 from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.fill import written
-from benchmarks.illustrations.data import log_spaced
 from benchmarks.illustrations.descent import Adam, sign_time, speed_limit
 from benchmarks.illustrations.single_samples import NORMS, Grade, drawn
+from benchmarks.summaries import log_spaced
 from implicit_bias.report.style import COLOURS, LINES, MARKERS
 
 COST = 1.0

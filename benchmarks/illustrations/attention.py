@@ -36,8 +36,8 @@ from torch import Tensor, nn
 
 from benchmarks.bench import Part, part
 from benchmarks.fill import written
-from benchmarks.illustrations.data import log_spaced
 from benchmarks.illustrations.descent import Adam, Direction, Momentum
+from benchmarks.summaries import log_spaced
 from implicit_bias import MarginProblem, attention_margin, certify, diagnose, solve
 from implicit_bias.base.validation import Array
 

@@ -1,4 +1,4 @@
-"""Separable sets of many classes, with certified maximum margins; steps at which runs are seen."""
+"""Separable sets of many classes, with certified maximum margins."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.data import separable_set, ten_digits
+from benchmarks.summaries import exponent
 from implicit_bias import SolveError, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets import DataError
 
 NORMS = ("l2", "l1", "linf", "spectral", "nuclear")
-
-
-def log_spaced(last: int, points: int, first: int = 1) -> list[int]:
-    """Return steps about evenly spaced in the logarithm, each once; the last one is one of them."""
-    return np.unique(np.geomspace(first, last, points).round().astype(int)).tolist()
 
 
 def slope(steps: pd.Series[int], values: pd.Series[float]) -> float:
@@ -30,7 +26,7 @@ def slope(steps: pd.Series[int], values: pd.Series[float]) -> float:
     found = values[late].to_numpy()
     if len(found) < 3 or not (np.isfinite(found) & (found > 0)).all():
         return float("nan")
-    return float(np.polyfit(np.log(steps[late].to_numpy()), np.log(found), 1)[0])
+    return exponent(steps[late], found)
 
 
 @cache

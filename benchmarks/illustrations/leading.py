@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.bench import Part, part, rows_of
-from benchmarks.illustrations.data import log_spaced
+from benchmarks.summaries import log_spaced
 from implicit_bias import Diagnosis, DiagnosisWarning, diagnose
 
 COST = 1.5

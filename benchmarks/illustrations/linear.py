@@ -35,15 +35,9 @@ from benchmarks.bench import Part, part, rows_of
 from benchmarks.data import SEPARABLE_SETS
 from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.fill import written
-from benchmarks.illustrations.data import (
-    NORMS,
-    log_spaced,
-    optimum,
-    samples,
-    slope,
-    two_classes,
-)
+from benchmarks.illustrations.data import NORMS, optimum, samples, slope, two_classes
 from benchmarks.illustrations.descent import OPTIMIZERS, iterates, margin
+from benchmarks.summaries import log_spaced
 from implicit_bias import max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import Lp, as_norm
@@ -76,7 +70,7 @@ def descended(data: str, steps: int, optimizer: str) -> Iterator[dict[str, Any]]
     """Yield a row for each recorded step and norm: the margin as a share of the largest."""
     X, y = samples(data)
     bounds = {norm: certified(data, norm) for norm in NORMS}
-    recorded = np.array(log_spaced(steps, 60))
+    recorded = log_spaced(steps, 60)
     for step, weights in iterates(X, y, BY_NAME[optimizer], recorded):
         smallest = margin(X, y, weights)
         for name, (lower, upper) in bounds.items():

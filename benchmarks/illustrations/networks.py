@@ -40,7 +40,7 @@ from torch.optim import Optimizer
 from benchmarks.bench import Part, part
 from benchmarks.drawing import Figure, common_legend, look_of, subplots
 from benchmarks.effects import Effect
-from benchmarks.illustrations.data import log_spaced
+from benchmarks.summaries import log_spaced, low_high
 from implicit_bias.modules.kinks import gap_across_kinks
 from implicit_bias.modules.optimizers import geometry_of
 from implicit_bias.modules.subject import Subject, margins_of
@@ -255,11 +255,6 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
         found |= {f"{name}_mean": Effect.of(runs[OWN]), f"{name}_l2_mean": Effect.of(runs["l2"])}
     found |= low_high("signs", starts.loc[starts["norm"] == OWN, "gap"])
     return found | {"gaps": medians(short)}
-
-
-def low_high(name: str, values: pd.Series[float]) -> dict[str, float]:
-    """Return the least and the largest of some values, as two numbers."""
-    return {f"{name}_low": values.min(), f"{name}_high": values.max()}
 
 
 def medians(ends: pd.DataFrame) -> pd.DataFrame:

@@ -25,8 +25,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.bench import Part, part
-from benchmarks.illustrations.data import log_spaced
 from benchmarks.illustrations.descent import Adam, Momentum, sign_time
+from benchmarks.summaries import log_spaced
 from implicit_bias import max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.modules.single_samples import per_sample_adam_metric

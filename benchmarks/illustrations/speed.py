@@ -32,7 +32,8 @@ import scipy.special
 import torch
 
 from benchmarks.bench import Part, part
-from benchmarks.illustrations.data import log_spaced, slope
+from benchmarks.illustrations.data import slope
+from benchmarks.summaries import log_spaced
 from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets import load_mnist, split
@@ -103,7 +104,6 @@ METHODS: dict[str, Method] = {
     "averaged": averaged,
 }
 # Exponent of the excess like t^a, by theory; that of gradient descent is 1 / log t.
-THEORY = {"normalised GD": -1.0, "momentum": -2.0}
 
 
 def measure(quick: bool) -> Iterator[Part]:

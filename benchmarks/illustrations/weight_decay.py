@@ -27,7 +27,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from benchmarks.bench import Part, part
-from benchmarks.illustrations.data import log_spaced, samples, slope
+from benchmarks.illustrations.data import samples, slope
+from benchmarks.summaries import log_spaced
 from implicit_bias.base.validation import Array
 
 COST = 5.0

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from benchmarks.summaries import log_spaced
 from implicit_bias.base.validation import Array
 from implicit_bias.networks import ReLUNetwork
 
@@ -38,11 +39,6 @@ def clusters(k: int, n: int, seed: int, *, n_features: int = 3) -> tuple[Array, 
     spread = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
     noise = rng.uniform(-0.5, 0.5, (n, n_features - 3))
     return np.column_stack([np.ones(n), centre + spread, noise]), labels[cluster]
-
-
-def log_spaced(last: int, points: int) -> NDArray[np.int64]:
-    """Return steps about evenly spaced in the logarithm, each once; of one point, the last step."""
-    return np.unique(np.geomspace(last, 1, points).round().astype(np.int64))
 
 
 def weights_of(network: ReLUNetwork) -> tuple[Array, Array]:

@@ -31,7 +31,7 @@ from implicit_bias.problem import gated_linear
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
 
 COST = 7.0
-FEATURES, FROZEN, LIVE, TRAINED, FURTHER = PREDICTORS = (
+FEATURES, FROZEN, LIVE, TRAINED, FURTHER = (
     "random features",
     "frozen gates",
     "variation norm",

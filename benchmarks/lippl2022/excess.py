@@ -35,6 +35,7 @@ from benchmarks.bench import Part, part
 from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.lippl2022 import draws
 from benchmarks.lippl2022.cells import Models, Setting
+from benchmarks.summaries import exponent
 from implicit_bias.bounds.status import excess
 from implicit_bias.modules.stationarity import certify_network, kkt_measure
 from implicit_bias.networks import GLN
@@ -195,7 +196,7 @@ def decay_exponent(
     counts = (x > 0) & (x >= x.max() / tail) & (y > 0) & np.isfinite(y)
     if np.count_nonzero(counts) < least_points:
         return math.nan
-    return float(np.polyfit(np.log(x[counts]), np.log(y[counts]), 1)[0])
+    return exponent(x[counts], y[counts])
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:

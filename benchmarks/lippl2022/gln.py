@@ -10,7 +10,7 @@ Source: Lippl, Abbott, Chung (2022), section 4.1 and appendix C.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -35,24 +35,31 @@ def measure(quick: bool) -> Iterator[Part]:
             yield part(cell, dataset="digits", train_size=100, seed=seed, **setting)
         return
     for seed, momentum in product(RELEASED_SEEDS, (0.0, 0.9)):
-        yield from cells(TRAIN_SIZES, seed, momentum)
+        for setting in settings(seeds=(seed,)):
+            yield part(cell, momentum=momentum, **setting)
     for seed in MORE_SEEDS:
-        yield from cells(TRAIN_SIZES[:1], seed, 0.0)
+        for setting in settings(TRAIN_SIZES[:1], seeds=(seed,)):
+            yield part(cell, momentum=0.0, **setting)
 
 
-def cells(train_sizes: tuple[int, ...], seed: int, momentum: float) -> Iterator[Part]:
-    """Yield the cells of a seed."""
-    for train_size, units, k, threshold in product(train_sizes, UNITS, HYPERPLANES, THRESHOLDS):
-        yield part(
-            cell,
-            dataset="mnist",
-            train_size=train_size,
-            units=units,
-            hyperplanes=k,
-            threshold=threshold,
-            seed=seed,
-            momentum=momentum,
-        )
+def settings(
+    train_sizes: Sequence[int] = TRAIN_SIZES,
+    widths: Sequence[int] = UNITS,
+    hyperplanes: Sequence[int] = HYPERPLANES,
+    thresholds: Sequence[str] = THRESHOLDS,
+    seeds: Sequence[int] = RELEASED_SEEDS,
+) -> Iterator[dict[str, Any]]:
+    """Yield the settings of cells on MNIST, of all combinations; by default of the paper's."""
+    axes = (train_sizes, widths, hyperplanes, thresholds, seeds)
+    for train_size, units, k, threshold, seed in product(*axes):
+        yield {
+            "dataset": "mnist",
+            "train_size": train_size,
+            "units": units,
+            "hyperplanes": k,
+            "threshold": threshold,
+            "seed": seed,
+        }
 
 
 def cell(**setting: Any) -> Iterator[dict[str, Any]]:

@@ -32,16 +32,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.bench import Part, part
+from benchmarks.lippl2022 import gln
 from benchmarks.lippl2022.as_published import OsqpL2, metric, moved_to_drawn, operator, under_metric
 from benchmarks.lippl2022.cells import Models, Setting
-from benchmarks.lippl2022.gln import HYPERPLANES, RELEASED_SEEDS, THRESHOLDS
+from benchmarks.lippl2022.gln import TRAIN_SIZES
 from implicit_bias.base.validation import Array
 from implicit_bias.estimators.svm import GatedSVC
 
@@ -61,17 +61,9 @@ def measure(quick: bool) -> Iterator[Part]:
         setting = {"train_size": 60, "units": 3, "hyperplanes": 1, "threshold": "median"}
         yield part(cell, dataset="digits", seed=1, with_bound=True, **setting)
         return
-    for units, k, threshold, seed in product(UNITS, HYPERPLANES, THRESHOLDS, RELEASED_SEEDS):
-        yield part(
-            cell,
-            dataset="mnist",
-            train_size=500,
-            units=units,
-            hyperplanes=k,
-            threshold=threshold,
-            seed=seed,
-            with_bound=k == 1 and threshold == "median",
-        )
+    for setting in gln.settings(TRAIN_SIZES[:1], UNITS):
+        bounded = setting["hyperplanes"] == 1 and setting["threshold"] == "median"
+        yield part(cell, with_bound=bounded, **setting)
 
 
 def cell(with_bound: bool, **setting: Any) -> Iterator[dict[str, Any]]:

@@ -13,12 +13,12 @@ Source: Lippl, Abbott, Chung (2022), discussion, and theorem 3.1.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 from typing import Any
 
 import pandas as pd
 
 from benchmarks.bench import Part, part
+from benchmarks.lippl2022 import gln
 from benchmarks.lippl2022.cells import Setting, measured
 from benchmarks.lippl2022.further_models import limit_models
 from benchmarks.lippl2022.gln import HYPERPLANES, RELEASED_SEEDS, THRESHOLDS, TRAIN_SIZES, UNITS
@@ -32,18 +32,11 @@ def measure(quick: bool) -> Iterator[Part]:
         setting = {"train_size": 100, "units": 4, "hyperplanes": 1, "threshold": "median"}
         yield part(cell, dataset="digits", seed=1, **setting)
         return
-    cells = [(500, units, 1, "median", seed) for units, seed in product(UNITS, RELEASED_SEEDS)]
-    wider = product(TRAIN_SIZES, UNITS[:1], HYPERPLANES, THRESHOLDS, RELEASED_SEEDS[:1])
-    for train_size, units, k, threshold, seed in dict.fromkeys((*cells, *wider)):
-        yield part(
-            cell,
-            dataset="mnist",
-            train_size=train_size,
-            units=units,
-            hyperplanes=k,
-            threshold=threshold,
-            seed=seed,
-        )
+    narrow = gln.settings(TRAIN_SIZES[:1], hyperplanes=HYPERPLANES[:1], thresholds=THRESHOLDS[:1])
+    wider = gln.settings(widths=UNITS[:1], seeds=RELEASED_SEEDS[:1])
+    once = dict.fromkeys(tuple(setting.items()) for setting in (*narrow, *wider))
+    for setting in map(dict, once):
+        yield part(cell, **setting)
 
 
 def cell(**setting: Any) -> Iterator[dict[str, Any]]:

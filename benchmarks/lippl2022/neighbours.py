@@ -26,15 +26,15 @@ Source: Lippl, Abbott, Chung (2022), introduction and section 4.2; the two means
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.bench import Part, part
+from benchmarks.lippl2022 import gln
 from benchmarks.lippl2022.cells import Models, Setting
-from benchmarks.lippl2022.gln import HYPERPLANES, RELEASED_SEEDS, THRESHOLDS, TRAIN_SIZES, UNITS
+from benchmarks.lippl2022.gln import THRESHOLDS, UNITS
 from benchmarks.lippl2022.gln_predictors import AdditivePredictors
 from benchmarks.lippl2022.matching import matched, minus
 from implicit_bias.estimators.svm import MarginSVC
@@ -85,17 +85,8 @@ def measure(quick: bool) -> Iterator[Part]:
         setting = {"train_size": 100, "units": 4, "hyperplanes": 1, "threshold": "median"}
         yield part(cell, dataset="digits", seed=1, **setting)
         return
-    axes = (TRAIN_SIZES, UNITS, HYPERPLANES, THRESHOLDS, RELEASED_SEEDS)
-    for train_size, units, k, threshold, seed in product(*axes):
-        yield part(
-            cell,
-            dataset="mnist",
-            train_size=train_size,
-            units=units,
-            hyperplanes=k,
-            threshold=threshold,
-            seed=seed,
-        )
+    for setting in gln.settings():
+        yield part(cell, **setting)
 
 
 def cell(**setting: Any) -> Iterator[dict[str, Any]]:

@@ -51,7 +51,6 @@ MODELS = {
     ("relu_net", "learned_contexts"): "SVM-LC",
     ("relu_net", "hidden_layer"): "SVM-HL",
 }
-RANDOM_CONTEXTS = "SVM-RC"
 KEYS = ["model", "train_size", "units", "hyperplanes", "threshold", "seed", "momentum"]
 VALUES = ["error", "from_network"]
 

@@ -16,7 +16,8 @@ import torch
 from benchmarks.bench import Part, part
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import KINKS, circle_points, separation
-from benchmarks.panigrahi2020.shared import FIGURE_1, key, power, start_eigenvalues
+from benchmarks.panigrahi2020.shared import FIGURE_1, key, start_eigenvalues
+from benchmarks.summaries import exponent
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
 
@@ -128,8 +129,8 @@ def fitted(frame: pd.DataFrame, activation: str) -> dict[str, float]:
     rows = frame[(frame["activation"] == activation) & (frame["measured"] > KNOWN)]
     close, half = (rows[rows["data"] == data].iloc[-3:] for data in (CLOSE, HALF))
     return {
-        "delta": power(close["delta"], close["measured"]),
-        "n": power(half["n"], half["measured"]),
+        "delta": exponent(close["delta"], close["measured"]),
+        "n": exponent(half["n"], half["measured"]),
     }
 
 

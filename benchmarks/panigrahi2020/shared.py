@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 
 from benchmarks.panigrahi2020.finite_spectrum import finite_eigenvalues
@@ -26,11 +25,6 @@ SMOOTH = ("swish", "tanh")
 # Relative to the largest, an eigenvalue below this is rounding: of a float64 matrix, and of
 # harmonics and singular values, which square no matrix.
 ROUNDING, LEAST = 1e-13, 1e-23
-
-
-def power(x: Array | pd.Series[float], y: Array | pd.Series[float]) -> float:
-    """Fit the exponent of a power law y ~ x^exponent."""
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
 def key(activation: str) -> str:

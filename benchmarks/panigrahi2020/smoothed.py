@@ -23,7 +23,7 @@ from benchmarks.bench import Part, part
 from benchmarks.effects import Effect
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import smoothed_points
-from benchmarks.panigrahi2020.shared import power
+from benchmarks.summaries import exponent
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
 
@@ -70,7 +70,7 @@ def points(base: str, n_samples: int, dimension: int) -> Array:
 def powers_of_noise(rows: pd.DataFrame) -> pd.Series[float]:
     """Fit the power of sigma that lambda_min follows at the three least noises, one a draw."""
     few = rows[rows["noise"] <= NOISES[-3]]
-    return pd.Series([power(run["noise"], run["smallest"]) for _, run in few.groupby("run")])
+    return pd.Series([exponent(run["noise"], run["smallest"]) for _, run in few.groupby("run")])
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
             rows = frame[(frame["times"] == times) & (frame["base"] == base)]
             fits += [Effect.of(powers_of_noise(cells)) for _, cells in rows.groupby("n")]
             middle = rows[rows["noise"] == SHOWN].groupby("n")["smallest"].min()
-            of_n.append(power(middle.index.to_numpy(dtype=float), middle))
+            of_n.append(exponent(middle.index.to_numpy(dtype=float), middle))
         found[f"worst_{name}"] = max(fits, key=lambda fit: fit.mean)
         found[f"n_{name}"] = min(of_n)
     # Eigenvalues are right up to rounding of the largest one.

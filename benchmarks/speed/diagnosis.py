@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from benchmarks.bench import Part, part, rows_of
-from benchmarks.processes import GIB, NoAnswer, Worker, forget_peak, peak_memory
+from benchmarks.processes import GIB, Worker, forget_peak, peak_memory
 from benchmarks.speed.races import digits
 from implicit_bias import Recorder, diagnose
 from implicit_bias.datasets.catalogue import load
@@ -61,13 +61,7 @@ def cost(call: str, kind: str, widths: str, N: int, norm: str) -> Iterator[dict[
     """Yield the row of a call."""
     row: dict[str, Any] = {"outcome": ANSWERED}
     row |= dict.fromkeys(("solve_seconds", "gib", "weights", "gap"), np.nan)
-    worker = Worker(call, kind, widths, N, norm)
-    try:
-        row |= worker.call(_measured, seconds=LIMIT)
-    except NoAnswer as ended:
-        row["outcome"] = ended.outcome
-    finally:
-        worker.stop()
+    row |= Worker(call, kind, widths, N, norm).row(_measured, seconds=LIMIT)
     yield row
 
 

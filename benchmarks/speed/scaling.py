@@ -18,9 +18,10 @@ import numpy as np
 import pandas as pd
 import torch
 
+from benchmarks import summaries
 from benchmarks.bench import Part, part
 from benchmarks.drawing import Figure, subplots, tick_values
-from benchmarks.processes import GIB, NoAnswer, Worker, forget_peak, peak_memory
+from benchmarks.processes import GIB, Worker, forget_peak, peak_memory
 from benchmarks.speed.datasets.gated import Dataset
 from implicit_bias import MarginProblem, solve
 from implicit_bias.report.style import BLUE, GREY, VERMILION
@@ -63,13 +64,7 @@ def grow(data: str, device: str, N: int, H: int, C: int) -> Iterator[dict[str, A
     row |= dict.fromkeys(("solve_seconds", "ratio", "peak_gib", "support", "gap"), np.nan)
     if device == "cpu" or torch.cuda.is_available():
         dataset = Dataset.get_instance(data=data, model="svm-gln", N=N, H=H, C=C)
-        worker = Worker(dataset.get_data()["problem"], device)
-        try:
-            row |= worker.call(_solved, seconds=LIMIT)
-        except NoAnswer as ended:
-            row["outcome"] = ended.outcome
-        finally:
-            worker.stop()
+        row |= Worker(dataset.get_data()["problem"], device).row(_solved, seconds=LIMIT)
     yield row
 
 
@@ -129,7 +124,7 @@ def exponent(x: Sequence[float] | pd.Series, y: Sequence[float] | pd.Series) -> 
     """Return the least-squares exponent p of y = c x^p; NaN of fewer than three points."""
     if len(x) < 3:
         return np.nan
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+    return summaries.exponent(x, y)
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:

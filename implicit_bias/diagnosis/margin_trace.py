@@ -58,9 +58,10 @@ from implicit_bias.base.validation import check_count, check_number
 from implicit_bias.diagnosis.box import Loss
 from implicit_bias.modules.evaluate import as_module, evaluating
 from implicit_bias.modules.lent_threads import one_thread_if_small
-from implicit_bias.modules.optimizers import geometry_of
+from implicit_bias.modules.optimizers import norm_of
 from implicit_bias.modules.subject import Subject, margins_of
-from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_norm
+from implicit_bias.norms.tensors import GivenNorm
+from implicit_bias.problem.margins import class_margins
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,7 +149,7 @@ class MarginTrace:
         check_number(average, "average", "[0, 1)")
         check_count(every, "every", 1)
         self.module = as_module(module)
-        self.norm = self._as_norm(norm)
+        self.norm = norm_of(norm, self.module)
         self.average = average
         self.every = every
         with one_thread_if_small(self.module, inputs), evaluating(self.module) as (copied, _):
@@ -164,11 +165,6 @@ class MarginTrace:
         # The sums m of gradients, and of their C.
         self._sums: dict[str, Tensor] = {}
         self._weight = 0.0
-
-    def _as_norm(self, norm: GivenNorm | Optimizer | Sequence[Optimizer]) -> ParameterNorm:
-        if isinstance(norm, (Optimizer, Sequence)) and not isinstance(norm, str):
-            return geometry_of(norm, self.module).norm
-        return as_parameter_norm(norm)
 
     def _default_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy, or the logistic loss."""
@@ -196,21 +192,7 @@ class MarginTrace:
             The gradients are not those of this loss at these outputs: they are accumulated, scaled,
             of another batch, or with a penalty.
         """
-        theta: dict[str, Tensor] = {}
-        gradients: dict[str, Tensor] = {}
-        for name, parameter in self.module.named_parameters():
-            if name not in self.names:
-                continue
-            theta[name] = parameter.detach().double()
-            if parameter.grad is None:
-                gradients[name] = torch.zeros_like(theta[name])
-            else:
-                gradients[name] = parameter.grad.detach().double()
-        if not any(bool(g.any()) for g in gradients.values()):
-            raise ValueError(
-                "there is no gradient: call record after loss.backward() and before zero_grad(), "
-                "and stop where it is 0"
-            )
+        theta, gradients = self._parameters()
         outputs = outputs.detach()
         if self.steps_taken == 0:
             self._check_loss(outputs, labels)
@@ -250,6 +232,25 @@ class MarginTrace:
                 }
             )
         self.steps_taken += 1
+
+    def _parameters(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return theta and grad L by name, in float64; a parameter without a gradient has 0."""
+        theta: dict[str, Tensor] = {}
+        gradients: dict[str, Tensor] = {}
+        for name, parameter in self.module.named_parameters():
+            if name not in self.names:
+                continue
+            theta[name] = parameter.detach().double()
+            if parameter.grad is None:
+                gradients[name] = torch.zeros_like(theta[name])
+            else:
+                gradients[name] = parameter.grad.detach().double()
+        if not any(bool(g.any()) for g in gradients.values()):
+            raise ValueError(
+                "there is no gradient: call record after loss.backward() and before zero_grad(), "
+                "and stop where it is 0"
+            )
+        return theta, gradients
 
     @staticmethod
     def _least(outputs: Tensor) -> float:
@@ -324,9 +325,7 @@ class MarginTrace:
         """Return the smallest margin of the batch."""
         if self.classes is None:
             return float((labels.to(outputs) * outputs.reshape(-1)).min())
-        own = labels.reshape(-1, 1).to(outputs.device)
-        rivals = outputs.scatter(1, own, -math.inf).amax(dim=1)
-        return float((outputs.gather(1, own)[:, 0] - rivals).min())
+        return float(class_margins(outputs, labels.reshape(-1).to(outputs.device)).min())
 
     def _alignment(self, theta: dict[str, Tensor], gradients: dict[str, Tensor]) -> float:
         """<theta, -g> / (||theta|| ||g||_*); nan where one of them is 0."""

@@ -26,7 +26,7 @@ from implicit_bias.diagnosis.known_limit import GivenLimit, KnownLimit
 from implicit_bias.modules.evaluate import as_arguments, as_module, evaluating
 from implicit_bias.modules.lent_threads import one_thread_if_small
 from implicit_bias.modules.loading import collected
-from implicit_bias.modules.optimizers import each_of, geometry_of
+from implicit_bias.modules.optimizers import each_of, norm_of
 from implicit_bias.modules.subject import Subject
 from implicit_bias.norms import tensors
 from implicit_bias.training.trainee import Inputs
@@ -146,7 +146,7 @@ class Recorder:
             # Each of several optimizers may hold some of the parameters only, so that together
             # they have one norm.
             asked = [asked]
-        found = [self._norm(norm) for norm in asked]
+        found = [norm_of(norm, self.module) for norm in asked]
         self.norms = {norm.name: norm for norm in found}
         if not found or len(self.norms) < len(found):
             raise ValueError(f"norms must name at least one, and none twice, got {asked}")
@@ -165,13 +165,6 @@ class Recorder:
         self.function_space = function_space
         self._in_function_space: FunctionSpace | None = None
         self.rows: list[dict[str, float]] = []
-
-    def _norm(
-        self, given: tensors.GivenNorm | Optimizer | Sequence[Optimizer]
-    ) -> tensors.ParameterNorm:
-        if isinstance(given, (Optimizer, Sequence)) and not isinstance(given, str):
-            return geometry_of(given, self.module).norm
-        return tensors.as_parameter_norm(given)
 
     def __repr__(self) -> str:
         return f"Recorder({len(self.rows)} points, norms {', '.join(self.norms)})"

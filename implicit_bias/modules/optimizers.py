@@ -24,12 +24,13 @@ once, in smooth homogeneous models.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from implicit_bias.base.options import NO_LIMIT_WITH
 from implicit_bias.modules.steps import (
@@ -46,7 +47,13 @@ from implicit_bias.modules.steps import (
     steps_of,
 )
 from implicit_bias.norms import LInf
-from implicit_bias.norms.tensors import PARAMETER_NORMS, ComposedNorm, ParameterNorm
+from implicit_bias.norms.tensors import (
+    PARAMETER_NORMS,
+    ComposedNorm,
+    GivenNorm,
+    ParameterNorm,
+    as_parameter_norm,
+)
 
 __all__ = [
     "Geometry",
@@ -58,6 +65,7 @@ __all__ = [
     "kinds_of",
     "left_out",
     "name_of",
+    "norm_of",
 ]
 
 
@@ -128,6 +136,13 @@ def geometry_of(optimizer: object, module: nn.Module) -> Geometry:
             "limit: give all groups the same schedule"
         )
     return Geometry(_composed(inner, rates), words)
+
+
+def norm_of(given: GivenNorm | Optimizer | Sequence[Optimizer], module: nn.Module) -> ParameterNorm:
+    """Return a norm that is given as such, by its name, or by the optimizers whose bias it is."""
+    if isinstance(given, (Optimizer, Sequence)) and not isinstance(given, str):
+        return geometry_of(given, module).norm
+    return as_parameter_norm(given)
 
 
 def _composed(inner: Mapping[str, str], rates: Mapping[str, float]) -> ParameterNorm:

@@ -313,7 +313,6 @@ class Subject:
         """Whether the margins are linear in all parameters, wherever these are."""
         if self.degree > 1.0 + homogeneity.HOMOGENEITY_TOLERANCE:
             return False
-        # q(a + b) = q(a) + q(b) at random a and b.
         # Degree 1 alone does not do: max(<w, x>, 0) has it, too. At random a and b
         # q(a + b) = q(a) + q(b), and q(-a) = -q(a), which shows a kink at 0 whatever b is.
         margins = self.gradients.margins

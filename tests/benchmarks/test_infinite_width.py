@@ -9,9 +9,9 @@ from benchmarks.infinite_width.clusters import (
     CACHED_ENTRIES,
     Trained,
     clusters,
-    log_spaced,
     train,
 )
+from benchmarks.summaries import log_spaced
 from implicit_bias import MarginProblem, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.infinite_width import certify, max_margin
