@@ -15,15 +15,18 @@ smoothing fail (1), a polynomial fails (2), and per-class sigmoids (one against 
 .02 f'(q) q, at the last margin at which the loss has digits and at a quarter of it. It grows
 fourfold in between for an exponential tail, twofold for exp(-sqrt q), and not at all for a power.
 Where the digits end depends on how a loss is computed: cross-entropy of outputs s is exactly 0 in
-float64 from c q = 37 on, in float32 from 17 on, and (1 + q)^-20 has all its digits at q = 10^6. So
-a fall counts where the falls over its halves and beside it agree. A function that has negative
-values is taken for the logarithm of a loss.
+float64 from c q = 37 on, and (1 + q)^-20 has all its digits at q = 10^6. So a fall counts where the
+falls over its halves and beside it agree. A function that has negative values is taken for the
+logarithm of a loss.
 
 **Many classes.** On the ray of margin q to all of K - 1 rivals cross-entropy is
-log(1 + (K - 1) e^-q), whose tail begins where q is above log K: with 1000 classes in float32 not
-far from where the digits end on the ray with one rival. So (3) is tested twice, at one margin and
-at each ray's own last margin with digits, where losses are alike: rates that differ do so at both.
-Its values are rounded in the precision in which the function returns them.
+log(1 + (K - 1) e^-q), whose tail begins where q is above log K. So (3) is tested twice, at one
+margin and at each ray's own last margin with digits, where losses are alike: rates that differ do
+so at both.
+
+**In double precision.** A loss that rounds to float32 has no digits from c q = 17 on, which with
+many classes is where its tail begins, and how it rounds there depends on the processor. But the
+function is what (1) to (3) are about, so it is followed in double precision whatever it rounds to.
 
 Source: Lyu and Li (2020), appendix A, (B3); `training.losses` for losses given by their logarithm.
 """
@@ -35,11 +38,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from implicit_bias.diagnosis.findings import Code
 from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
@@ -47,6 +52,47 @@ from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_
 Loss = Callable[..., Any]
 # The label beside 1 of one output, and whether outputs are (N,).
 Targets = tuple[float, bool]
+
+
+class InDoublePrecision(TorchFunctionMode):
+    """Compute in double precision what a function would round to a lower one.
+
+    Every function of torch takes its tensors, and the precision that it is asked for, in double
+    precision: a cast to float32 does nothing, a tensor made without a dtype is float64, and one of
+    the caller's own in float32, as weights of classes, is read as float64.
+
+    Examples
+    --------
+    >>> s = torch.tensor([40.0, 0.0], dtype=torch.float64)
+    >>> with InDoublePrecision():
+    ...     probability = s.float().softmax(0)[1]
+    >>> f"{float(probability):.4e}"
+    '4.2484e-18'
+    """
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        args = in_double(args)
+        kwargs = {name: in_double(value) for name, value in (kwargs or {}).items()}
+        if func in (Tensor.float, Tensor.half, Tensor.bfloat16):
+            return args[0].double()
+        return in_double(func(*args, **kwargs))
+
+
+def in_double(value: Any) -> Any:
+    """Return real tensors and dtypes, also in lists of them, in double precision; others as is."""
+    if isinstance(value, torch.dtype) and value.is_floating_point:
+        return torch.float64
+    if type(value) in (tuple, list):
+        return type(value)(in_double(each) for each in value)
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return value.double()
+    return value
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,18 +115,8 @@ class Ray:
 
     def __call__(self, margin: float) -> float:
         """Return the loss at a margin."""
-        return float(self._value(margin))
-
-    @property
-    def eps(self) -> float:
-        """The distance from 1 to the next number, in the precision of the loss's values."""
-        dtype = self._value(0.0).dtype
-        if not dtype.is_floating_point:
-            dtype = torch.float64
-        return torch.finfo(dtype).eps
-
-    def _value(self, margin: float) -> Tensor:
-        return torch.as_tensor(self.loss(margin * self.direction, self.target))
+        with InDoublePrecision():
+            return float(self.loss(margin * self.direction, self.target))
 
 
 @dataclass(frozen=True)
@@ -181,12 +217,7 @@ class TailTest:
     rounding : float
         What rounding changes in a loss of outputs of size q, in units of q times the precision.
     loss_rounding : float
-        What rounding changes in a loss, relative to it, in double precision.
-    single_rounding : float
-        The same in single precision.
-    least_precision : float
-        A loss whose values have a larger distance from 1 to the next number (half precision) has
-        too few digits to be followed.
+        What rounding changes in a loss, relative to it.
 
     Examples
     --------
@@ -207,8 +238,6 @@ class TailTest:
     same_rate: float = 0.1
     rounding: float = 100.0
     loss_rounding: float = 1e-9
-    single_rounding: float = 1e-6
-    least_precision: float = 1e-6
 
     def judge(self, loss: Loss, classes: int | None) -> JudgedLoss:
         """Find whether training on a loss maximises the margin.
@@ -230,8 +259,6 @@ class TailTest:
             for targets, rays in _rays_by_target(loss, classes):
                 # These are the errors of losses on targets that they do not take.
                 with suppress(RuntimeError, ValueError, TypeError, IndexError):
-                    if rays[0].eps > self.least_precision:
-                        return JudgedLoss(Code.LOSS_NOT_CHECKED)
                     tails = [self.tail(ray) for ray in rays]
                     refusals.append(self._refusal(tails))
                     logarithm = logarithm or tails[0].logarithm
@@ -272,8 +299,8 @@ class TailTest:
     def _rate(self, tail: Tail, margin: float) -> float:
         """Return .02 f'(q) at a margin q, or a little below it; nan where that has no digits.
 
-        In single precision a sum over many classes may lose digits at some margins in between, as
-        where each of its terms is about half of what rounding loses.
+        A sum over many classes may lose digits at some margins in between, as where each of its
+        terms is about half of what rounding loses.
         """
         for step in range(self.steps + 1):
             q = margin * 2.0 ** (-step / self.steps)
@@ -282,12 +309,10 @@ class TailTest:
                 return fall / q
         return math.nan
 
-    def tail(self, value: Ray) -> Tail:
+    def tail(self, ray: Ray) -> Tail:
         """Follow a loss along a ray, from its values at margins q >= 0."""
-        eps = value.eps
-        loss_rounding = self.loss_rounding
-        if eps > torch.finfo(torch.float64).eps:
-            loss_rounding = self.single_rounding
+        value = cache(ray)  # (1) and (2) look at the same margins
+        eps = torch.finfo(torch.float64).eps
         margins = [0.0]
         for power in range(self.least_power, self.most_power):
             margins.append(2.0**power)
@@ -299,7 +324,7 @@ class TailTest:
         # A constant that the loss tends to (per-class sigmoids have that of the other classes) is
         # subtracted, as inf l of (2).
         kept = 0.0
-        flat = abs(values[-1] - values[-2]) <= loss_rounding * abs(values[-1])
+        flat = abs(values[-1] - values[-2]) <= self.loss_rounding * abs(values[-1])
         if not logarithm and flat and values[-1] > self.reached * values[0]:
             kept = values[-1]
 
@@ -313,6 +338,8 @@ class TailTest:
 
         def fall(q: float) -> float:
             """Fall of the logarithm from .99 q to 1.01 q; nan where rounding makes some of it."""
+            if not math.isfinite(log_loss(q)):
+                return math.nan
             logs = [log_loss(place * q) for place in (0.98, 0.99, 1.0, 1.01, 1.02)]
             if not math.isfinite(sum(logs)):
                 return math.nan
@@ -326,7 +353,7 @@ class TailTest:
         rises = False
         for q, loss in zip(margins, values, strict=True):
             if math.isfinite(loss):
-                rounding = self.rounding * eps * q + loss_rounding * abs(lowest)
+                rounding = self.rounding * eps * q + self.loss_rounding * abs(lowest)
                 rises = rises or loss > lowest + rounding
                 lowest = min(lowest, loss)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from implicit_bias.diagnosis import Code
-from implicit_bias.diagnosis.loss_tail import TailTest
+from implicit_bias.diagnosis.loss_tail import InDoublePrecision, TailTest
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 JUDGE = TailTest().judge
@@ -49,15 +49,61 @@ def test_cross_entropy_passes_at_any_temperature(temperature: float, classes: in
     assert JUDGE(tempered(temperature, F.cross_entropy), classes).refusal is None
 
 
-@pytest.mark.parametrize("classes", [2, 100, 1000, 50_000])
-@pytest.mark.parametrize("temperature", [0.01, 0.07, 1.0, 10.0])
-def test_single_precision_is_no_other_margin(temperature: float, classes: int) -> None:
-    """Its digits end where the tail of many classes has not begun yet on some rays."""
+def one_by_one(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy by a sum that rounds after each class: the worst that a processor may do."""
+    differences = outputs - outputs.gather(1, targets[:, None])
+    return torch.cumsum(torch.exp(differences), 1)[0, -1].log()
 
+
+@pytest.mark.parametrize(
+    ("temperature", "classes"), [(0.07, 1000), (0.083, 1000), (1.0, 50_000), (1.2, 50_000)]
+)
+def test_a_sum_that_rounds_after_each_class_passes(temperature: float, classes: int) -> None:
+    assert JUDGE(tempered(temperature, one_by_one), classes).refusal is None
+
+
+@pytest.mark.parametrize(
+    ("temperature", "classes"), [(0.01, 2), (1.0, 100), (0.07, 1000), (10.0, 50_000)]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_what_a_loss_rounds_to_is_not_its_tail(
+    temperature: float, classes: int, dtype: torch.dtype
+) -> None:
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(outputs.float() / temperature, targets)
+        return F.cross_entropy(outputs.to(dtype) / temperature, targets)
 
     assert JUDGE(loss, classes).refusal is None
+
+
+def test_in_double_precision_each_way_to_round_does_nothing() -> None:
+    third = torch.tensor(1.0, dtype=torch.float64) / 3.0
+    single = torch.tensor([1.0])
+    with InDoublePrecision():
+        rounded = [
+            *(third.float(), third.half(), third.bfloat16(), third.to(torch.float16)),
+            *(third.to(single), third.type_as(single), third.type(torch.float32)),
+            torch.stack([third.float(), third]),
+            third.sum(dtype=torch.float32),
+        ]
+        made = [torch.zeros(2), torch.ones(2, dtype=torch.float16), single * 1, torch.eye(2)]
+        assert torch.tensor([1]).dtype is torch.int64
+        assert torch.tensor([1]).float().dtype is torch.float64
+        assert third.to("cpu", torch.float32) == third
+    for tensor in rounded:
+        assert tensor.dtype is torch.float64
+        assert (tensor == third).all()
+    assert {tensor.dtype for tensor in made} == {torch.float64}
+    assert third.float().dtype is torch.float32
+
+
+def test_the_state_of_a_loss_is_not_written_to() -> None:
+    state = torch.tensor([1.0])
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, targets) + 0.0 * state.mul_(2.0).sum()
+
+    assert JUDGE(loss, 3).refusal is None
+    assert state == 1.0
 
 
 def test_in_single_precision_other_margins_are_refused_still() -> None:
@@ -84,14 +130,6 @@ def test_in_single_precision_other_margins_are_refused_still() -> None:
         assert JUDGE(loss, classes).refusal is reason
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_not_judged(dtype: torch.dtype) -> None:
-    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(outputs.to(dtype), targets)
-
-    assert JUDGE(loss, 10).refusal is Code.LOSS_NOT_CHECKED
-
-
 @pytest.mark.parametrize(
     ("loss", "classes"),
     [
@@ -101,6 +139,7 @@ def test_half_precision_is_not_judged(dtype: torch.dtype) -> None:
         (nn.SoftMarginLoss(reduction="sum"), None),
         (nn.BCEWithLogitsLoss(pos_weight=torch.tensor([3.0])), None),
         (nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0]).double()), 3),
+        (nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0])), 3),
         (lambda s, y: F.cross_entropy(s, y) + 0.5, 3),
         (lambda s, y: F.cross_entropy(s + PRIORS, y), 5),
         (lambda s, y: F.cross_entropy(64 * s - 22 * F.one_hot(y, 5), y), 5),

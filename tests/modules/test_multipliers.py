@@ -13,6 +13,7 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.modules import multipliers
 from implicit_bias.modules.level_method import LevelMethod
 from implicit_bias.modules.subject import Subject
+from implicit_bias.modules.tangent_program import Multipliers
 from implicit_bias.norms.tensors import ParameterNorm, as_parameter_norm
 from implicit_bias.problem import Constraints, max_margin
 from implicit_bias.solvers import solve
@@ -53,13 +54,20 @@ class Wrapped:
 
 @pytest.mark.parametrize("norm", ["l1", "linf", "spectral"])
 def test_the_level_method_brackets_the_optimum(norm: str) -> None:
-    """Its bounds close in on it, and no step makes one worse."""
+    """Its bounds close in on it, and no step makes one worse.
+
+    How many steps it takes to 2 % depends on how the processor rounds.
+    """
     program, J = scaled(seeded(linear(D, 3), 2), 1.0, NORMS[norm])
     optimum = by_cvxpy(program.gradients, J, 1.0, NORMS[norm])
     lower, upper = [0.0], [np.inf]
-    for steps in (0, 5, 40):
+
+    def near(found: Multipliers) -> bool:
+        return found.upper <= 1.02 * found.lower
+
+    for method in (LevelMethod(most_steps=0), LevelMethod(most_steps=5), LevelMethod()):
         start = program.judge(multipliers.loss_weights(program.margins, 2))
-        found = LevelMethod(most_steps=steps).improve([start], lambda _: False, NEVER)
+        found = method.improve([start], near, NEVER)
         lower.append(found.lower)
         upper.append(found.upper)
         gap = 1.0 - (optimum / program.size) ** 2
