@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 ClassName: TypeAlias = str | int
 # Labels -1 and +1 (m,), or 0 .. K - 1; which samples these are, bool (n,); and the classes' names.
 Labelled: TypeAlias = tuple[NDArray[Any], NDArray[np.bool_], tuple[str, ...]]
-# What stands for all classes.
-ALL = ("all",)
 
 
 def class_names(labels: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
@@ -127,7 +125,7 @@ def several_classes(
     >>> labels.tolist(), chosen.tolist(), called
     ([2, 0, 1], [True, True, False, True], ('a', 'c', 'd'))
     """
-    if tuple(classes) == ALL:
+    if tuple(classes) == ("all",):
         places = list(range(len(names)))
     else:
         places = sorted({find_class(name, names) for name in classes})

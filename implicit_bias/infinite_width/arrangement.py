@@ -56,8 +56,6 @@ from implicit_bias.base.validation import Array
 # Unit normals this close are the same hyperplane, inside of another one: there normals are
 # projections, in which rounding weighs more.
 SAME_RESTRICTED_LINE = 1e-10
-# Values up to this fraction of the size below the best are evaluated again: one may be the best.
-NEARLY_BEST = 1e-9
 EPS = float(np.finfo(np.float64).eps)
 TINY = 1e-300
 
@@ -177,6 +175,11 @@ class Kinked:
         return Kinked(
             axis[None] @ self.offset, self.normals, self.kinks @ axis[:, None], self.slack
         )
+
+    @property
+    def doubt(self) -> float:
+        """Values up to this far below the best are evaluated again: one may be the best."""
+        return 1e-9 * self.size
 
     def essential(self) -> Kinked:
         """Leave out the hyperplanes without a kink; the normals of what is returned span R^r."""
@@ -307,18 +310,18 @@ def _on_faces(function: Kinked, floor: float) -> Iterator[Array]:
 
 def _in_cells(function: Kinked, matrices: Array, floor: float) -> Array:
     """Eigenvectors of G' G, of matrices (k, K, r), where ||h|| is as large as ||G w||."""
-    enough = max(floor - NEARLY_BEST * function.size, 0.0) ** 2
+    enough = max(floor - function.doubt, 0.0) ** 2
     matrices = matrices[np.einsum("kij,kij->k", matrices, matrices) >= enough]
     if matrices.shape[1] == 1:
         points = matrices[:, 0]
         lengths = np.linalg.norm(points, axis=1)
-        points = points / np.maximum(lengths, TINY)[:, None]
+        points = unit(points)
     else:
         squares, vectors = np.linalg.eigh(np.einsum("kir,kis->krs", matrices, matrices))
         high = squares[:, -1] >= enough
         points = vectors[high, :, -1]
         lengths = np.sqrt(squares[high, -1])
-    reached = function.lengths(points, either=True) + NEARLY_BEST * function.size
+    reached = function.lengths(points, either=True) + function.doubt
     return np.asarray(points[reached >= lengths])
 
 
@@ -370,7 +373,7 @@ def _on_circles(function: Kinked, bases: Array, own: NDArray[np.int64], floor: f
         largest = 0.5 * (aa + bb + np.hypot(aa - bb, 2.0 * ab))
         tries.append((turn, np.where(_between(turn, low, high), largest, -np.inf)))
     most = np.sqrt(max(float(squares.max()) for _, squares in tries))
-    enough = max(min(floor, most) - NEARLY_BEST * function.size, 0.0) ** 2
+    enough = max(min(floor, most) - function.doubt, 0.0) ** 2
     found = []
     for turn, squares in tries:
         circle, arc = np.nonzero(squares >= enough)

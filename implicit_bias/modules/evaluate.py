@@ -29,7 +29,6 @@ from implicit_bias.networks import Network
 
 # Samples on which a module is checked.
 PROBES = 256
-NO_HOOKS = "a module is measured without activation checkpointing and hooks of saved tensors"
 
 
 # --- the module ----------------------------------------------------------------------------------
@@ -201,12 +200,13 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...], tolerance: floa
     given = tuple(tensor.clone() for tensor in inputs)
     # A backward pass that computes anew would find other parameters in the module, and gradients
     # would be wrong in silence.
-    no_checkpoints = torch.autograd.graph.disable_saved_tensors_hooks(NO_HOOKS)
+    refusal = "a module is measured without activation checkpointing and hooks of saved tensors"
+    no_checkpoints = torch.autograd.graph.disable_saved_tensors_hooks(refusal)
     try:
         with torch.enable_grad(), no_checkpoints:
             outputs = evaluate(module, values, given)
     except RuntimeError as error:
-        if isinstance(error, torch.OutOfMemoryError) or NO_HOOKS in str(error):
+        if isinstance(error, torch.OutOfMemoryError) or refusal in str(error):
             raise
         # Mostly a layer got another number of features than it was built for.
         shapes = ", ".join(str(tuple(tensor.shape[1:])) for tensor in inputs)

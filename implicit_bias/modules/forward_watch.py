@@ -22,9 +22,6 @@ from implicit_bias.modules.evaluate import evaluate, values_of
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.partial_degrees import HOMOGENEITY_TOLERANCE
 
-# The forward pass is watched on so many samples.
-WATCHED = 4
-
 
 def listed(names: Collection[str]) -> str:
     """List parts or parameters of a module by name, the first four of them."""
@@ -165,5 +162,6 @@ def _outputs_of_few(gradients: Margins, scale: float = 1.0, *, trained: bool = F
     values = values_of(gradients.module)
     for name, part in gradients.parameters(gradients.theta).items():
         values[name] = (scale * part).detach().requires_grad_(trained)
-    few = tuple(tensor[:WATCHED] for tensor in gradients.inputs)
+    # What a part calls, and whether it scales, does not depend on the samples: four show it.
+    few = tuple(tensor[:4] for tensor in gradients.inputs)
     return evaluate(gradients.module, values, few)

@@ -24,7 +24,6 @@ from implicit_bias.modules.evaluate import PROBES, double
 
 # Samples are held up to this size, in float64; twice that for a moment, while they are joined.
 MOST_GIB = 2.0
-GIB = 2.0**30
 
 Batch: TypeAlias = tuple[tuple[Tensor, ...], Tensor, int]
 
@@ -123,7 +122,7 @@ def _read(loader: Iterable[Any]) -> _Parts:
         # The size of all is known from the first batch, if their number is.
         # Refused at the first batch, before gigabytes were read.
         total = max(samples, _length(loader))
-        size = held / max(samples, 1) * total / GIB
+        size = held / max(samples, 1) * total / 2.0**30  # GiB
         if size > MOST_GIB:
             known = f"{size:.3g} GiB" if total > samples else f"more than {MOST_GIB:.3g} GiB"
             raise ValueError(

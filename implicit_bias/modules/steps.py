@@ -81,16 +81,14 @@ def unit_scale(group: Group, shape: torch.Size) -> float:
 
 # --- optimizers whose groups say more than their class --------------------------------------------
 
-# What a parameter group of Keller Jordan's Muon has.
-JORDANS_OPTIONS = {"params", "lr", "momentum", "weight_decay", "use_muon", "initial_lr"}
-
 
 def _read_muon(group: Group, shape: torch.Size) -> Kind:
     """Read torch's Muon, or Keller Jordan's, which has the same name."""
     # Two classes of this name scale their steps differently, and one's options tell which it is.
     if "adjust_lr_fn" in group:
         return Kind("spectral", _torch_muon_scale, decoupled=True)
-    if set(group) <= JORDANS_OPTIONS:
+    jordans = {"params", "lr", "momentum", "weight_decay", "use_muon", "initial_lr"}
+    if set(group) <= jordans:
         return Kind("spectral", _jordans_muon_scale, decoupled=True)
     raise OptimizerError(
         "this Muon is neither torch's nor Keller Jordan's, so that the scale of its steps is not "
