@@ -394,6 +394,7 @@ class MarginProblem:
         return (
             np.array_equal(self.groups, other.groups)
             and np.array_equal(self.X, other.X)
+            # Both as sparse arrays, as one of them may hold its gates dense.
             and (sp.csr_array(self.gates) != sp.csr_array(other.gates)).nnz == 0
         )
 
@@ -578,6 +579,7 @@ def _as_weights(given: Any, n_samples: int) -> float | Array:
         return check_C(given)
     values = validation.as_numbers(given, "C")
     validation.check_shape(values, "C", (n_samples,), "a number, or one per sample")
+    # Equal weights are the same problem as their number, and have to compare as equal.
     if (values == values[0]).all():
         return check_C(values[0])
     check_C(values.min())

@@ -163,6 +163,7 @@ class _Solved:
     @property
     def d(self) -> Tensor:
         """||V(a)||, ()."""
+        # Where V(a) is nearly 0 rounding may make a' Q a negative.
         return (self.a @ self.products).clamp(min=0.0).sqrt()
 
 
@@ -240,6 +241,7 @@ class _Exchanges(Run):
         problem = self.problem
         rows = solver.chosen(problem)
         _, groups = euclidean_form(problem)
+        # With many classes C bounds the sum of a sample's rows, and no row has a box of its own.
         shared_box = rows.width > 1 and not problem.hard_margin
         if groups.any() or shared_box:
             return False
