@@ -32,6 +32,8 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     """
     path = Path(path)
     make_folder(path.parent)
+    # In the same folder, as a rename is atomic within one file system alone. The random part keeps
+    # two writers of one file apart.
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         write(draft)
@@ -51,6 +53,7 @@ def check_writable(path: str | Path) -> None:
     if path.exists() and not path.is_file():
         raise OSError(f"{path} is there, and no regular file: write to another path")
     make_folder(path.parent)
+    # Permissions do not say it all: the file system may be full, or read-only.
     with tempfile.TemporaryFile(dir=path.parent):
         pass
 
@@ -70,6 +73,7 @@ def free_path(path: Path, taken: Callable[[Path], bool] = Path.exists, *, suffix
     if not taken(path):
         return path
     named = path
+    # "." and ".." have no name of their own that a number could follow.
     if path.name in ("", ".."):
         named = path.resolve()
     stem = named.name.removesuffix(suffix)

@@ -127,13 +127,16 @@ class PairedDifference:
 
         more = max(self.only_first, self.only_second)
         less = min(self.only_first, self.only_second)
+        # With one sample gone the other way neither would be ahead.
         if more - 1 <= less + 1:
             return False
+        # McNemar: where only one model is wrong, chance would make it either with probability 1/2.
         return bool(binomtest(less + 1, more + less).pvalue <= 1 - CONFIDENCE)
 
     def _joined(self, below: float, above: float) -> float:
         """Return the distance of both shares together from those of each."""
         square = below**2 - 2 * self._correlation() * below * above + above**2
+        # As |phi| is at most 1, rounding alone makes the square negative.
         return math.sqrt(max(square, 0.0))
 
     def _correlation(self) -> float:

@@ -42,6 +42,7 @@ class Deadline:
         """Seconds until then, positive even if it has passed; None is no limit."""
         if np.isinf(self.end):
             return None
+        # Not 0, which solvers refuse: a method that starts too late ends at its first step.
         return max(self.end - time.perf_counter(), 1e-9)
 
     @property
@@ -51,6 +52,7 @@ class Deadline:
 
     def sooner(self, share: float) -> Self:
         """Stop after this fraction of the time that is left."""
+        # A fraction of no limit is no limit.
         left = self.left
         if left is None:
             return type(self)()

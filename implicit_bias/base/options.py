@@ -30,9 +30,6 @@ Missing: TypeAlias = Literal["refuse", "drop", "median"]
 OnFailure: TypeAlias = Literal["raise", "warn", "soft", "drop"]
 # Relative gap between the certified bounds at which solvers stop.
 TOLERANCE = 1e-6
-# Seeds that torch's generators take.
-SMALLEST_SEED = -(2**63)
-LARGEST_SEED = 2**64 - 1
 
 
 class SolverOptions(NamedTuple):

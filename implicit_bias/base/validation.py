@@ -22,15 +22,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.options import LARGEST_SEED, SMALLEST_SEED
-
 if TYPE_CHECKING:
     import torch
 
 Array = NDArray[np.float64]
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
-# Types that `Integral` or `Real` accepts, although a user who passes one means no number.
-NO_NUMBERS = (bool, np.timedelta64)
 PAGE = 'The page "What is accepted" of the documentation lists modules, inputs and labels.'
 
 
@@ -355,7 +351,7 @@ def check_number(value: object, name: str, within: str = "") -> None:
     --------
     >>> check_number(0.5, "momentum", "[0, 1)")
     """
-    if isinstance(value, NO_NUMBERS) or not isinstance(value, Real):
+    if _means_no_number(value) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}: pass one such as 0.5 or 1e-6")
     if not within:
         return
@@ -366,9 +362,14 @@ def check_number(value: object, name: str, within: str = "") -> None:
         raise ValueError(f"{name} must be in {within}, got {value!r}")
 
 
+def _means_no_number(value: object) -> bool:
+    """Whether a value is of a type that counts as `Integral`, although its user means no number."""
+    return isinstance(value, bool | np.timedelta64)
+
+
 def check_count(value: object, name: str, least: int = 1, most: int | None = None) -> None:
     """Raise ValueError unless a value is a whole number from ``least`` to ``most``."""
-    if isinstance(value, NO_NUMBERS) or not isinstance(value, Integral):
+    if _means_no_number(value) or not isinstance(value, Integral):
         raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
     if int(value) < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
@@ -419,9 +420,9 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
     return np.random.default_rng(random_state)
 
 
-def check_seed(value: object) -> None:
+def check_seed(value: object, name: str = "seed") -> None:
     """Raise ValueError unless a value is a whole number that torch's generators take."""
-    check_count(value, "seed", SMALLEST_SEED, LARGEST_SEED)
+    check_count(value, name, -(2**63), 2**64 - 1)
 
 
 def torch_generator(seed: int) -> "torch.Generator":

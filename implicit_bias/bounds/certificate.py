@@ -52,7 +52,6 @@ from implicit_bias.bounds.upper import (
     offsets_of_zero,
     score_enclosures,
     smallest_margins,
-    value_of_zero,
 )
 from implicit_bias.problem import MarginProblem, check_problem
 
@@ -183,7 +182,7 @@ def _certificate(
             target = max(REFINE, 0.01 * rough)
 
     # Without coefficients zeta = 0 gives the upper bound, without dual variables 0 is the lower.
-    upper = value_of_zero(problem)
+    upper = problem.value_of_zero
     min_margin = math.nan
     if primal is not None:
         if primal.allowance > target:
@@ -256,7 +255,7 @@ def primal_bound(problem: MarginProblem, coef: Array, margins: Array) -> float:
     """
     norm = float(problem.group_norms(coef).sum())
     scale = best_scale(norm, margins, problem.box)
-    zero = value_of_zero(problem)
+    zero = problem.value_of_zero
     if scale == 0 or not np.isfinite(scale):
         return zero
     loss = 0.0
@@ -345,7 +344,7 @@ def grade(
     given = DualPoint.of(problem, problem.constraints.values(np.maximum(alpha, 0.0)))
     dual = given.scaled()
     primal = PrimalPoint.of(problem, coef, offsets).scaled()
-    if primal.bound > value_of_zero(problem):  # rounding may cost more than they gain
+    if primal.bound > problem.value_of_zero:  # rounding may cost more than they gain
         primal = PrimalPoint.of(problem, 0.0 * coef, offsets_of_zero(problem), as_stored=True)
 
     certificate, proof = _certificate(problem, primal, dual, given, proof, deadline)

@@ -426,7 +426,7 @@ class _System:
 
 
 def _orthonormal(F: Array) -> Array:
-    """Orthonormal columns that span those of F up to `integers.DEPENDENT`, (n, r)."""
+    """Orthonormal columns that span those of F, as far as `rank_of` tells them apart, (n, r)."""
     norms = np.linalg.norm(F, axis=0)
     F = F[:, norms > 0] / norms[norms > 0]
     if F.shape[1] == 0:

@@ -18,10 +18,6 @@ from implicit_bias.problem.constraints import Integers
 
 # Bits of the numbers of a float64.
 MANTISSA = 53
-# A column that others fit up to this fraction of its size counts as dependent on them.
-DEPENDENT = 1e-7
-# Above the exponent of any product: stands for that of 0 where the lowest exponent is sought.
-NO_EXPONENT = 2**40
 # Python's integers, in an array of objects.
 Whole: TypeAlias = NDArray[np.object_]
 
@@ -39,7 +35,9 @@ def integer_products(left: Array, right: Array, sizes: Integers) -> Whole:
     exponent = exponent_left.astype(np.int64) + exponent_right - sizes[:, None]
     some = (left != 0) & (right != 0)
     # The power of two of a column is its lowest one, so that all shifts go to the left.
-    lowest = np.where(some, exponent, NO_EXPONENT).min(axis=0, initial=NO_EXPONENT)
+    # A product that is 0 has none: it gets one above all others, so that it is never the lowest.
+    above_all = 2**40
+    lowest = np.where(some, exponent, above_all).min(axis=0, initial=above_all)
     shifts = np.where(some, exponent - lowest, 0).astype(object)
     return np.asarray(whole_left * whole_right << shifts)
 
@@ -59,12 +57,15 @@ def product(left: Any, right: Whole) -> Whole:
     return np.array([[int(value) for value in row] for row in found.tolist()], dtype=object)
 
 
-def rank_of(T: Array) -> int:
-    """Rank of columns of norm 1, from the triangle of their pivoted QR decomposition."""
+def rank_of(T: Array, dependent: float = 1e-7) -> int:
+    """Rank of columns of norm 1, from the triangle of their pivoted QR decomposition.
+
+    A column that others fit up to the fraction ``dependent`` of its size counts as dependent.
+    """
     diagonal = np.abs(np.diag(T))
     if len(diagonal) == 0:
         return 0
-    return int(np.count_nonzero(diagonal > DEPENDENT * diagonal[0]))
+    return int(np.count_nonzero(diagonal > dependent * diagonal[0]))
 
 
 def conditioned(

@@ -25,7 +25,7 @@ from implicit_bias.base.rounding import (
     Enclosure,
     down,
     gamma,
-    ldexp,
+    times_two_to,
 )
 from implicit_bias.base.validation import Array, as_finite, check_shape
 from implicit_bias.bounds.balance import balanced, is_balanced
@@ -202,8 +202,8 @@ class DualPoint:
         largest = float(self.norms.value.max())
         by_norm = math.inf
         if largest > 0:
-            by_norm = float(ldexp(1.0 / largest, -exponent))
-        totals = ldexp(self.problem.constraints.totals(self.values), exponent)
+            by_norm = float(times_two_to(1.0 / largest, -exponent))
+        totals = times_two_to(self.problem.constraints.totals(self.values), exponent)
         some = totals > 0
         by_box = float((self.problem.box[some] / totals[some]).min(initial=np.inf))
         return min(by_norm, by_box)
@@ -221,7 +221,7 @@ class DualPoint:
         # In their own units, 2^exponent times the values, where these are feasible as they are.
         near = abs(point.scale(self.exponent) - 1.0) <= NEAR
         if near:
-            alpha = ldexp(point.values, self.exponent)
+            alpha = times_two_to(point.values, self.exponent)
         else:
             c = point.scale(0)
             if math.isinf(c):  # V is exactly 0
@@ -242,7 +242,7 @@ class DualPoint:
     @property
     def as_given(self) -> Array:
         """The dual variables in the problem's shape and units."""
-        return ldexp(self.alpha, self.exponent)
+        return times_two_to(self.alpha, self.exponent)
 
 
 def unit_values(problem: MarginProblem, values: Array) -> Array:

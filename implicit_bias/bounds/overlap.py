@@ -49,13 +49,6 @@ from implicit_bias.bounds import integers
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.constraints import Integers
 
-# Roundings on the way to an entry of W: of gate, input, their product, and that with alpha.
-ROUNDINGS = 4
-# Gates and inputs that are not 0 lie between this and its inverse. Over powers of two of their rows
-# they are 2^-401 at least, products of two of them 2^-802, and W 2^-840: none loses a digit to
-# underflow, which the scaling of its column would magnify.
-FINEST = 2.0**-200
-
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
@@ -172,16 +165,19 @@ def _features(
     Their columns are the products of those that ``columns_of`` returns for the gates and for the
     inputs. With `integers.independent` these span the products of gates and inputs. An intercept
     adds a column of ones, unless the others span it. None where ``columns_of`` finds none, or where
-    entries are not within `FINEST` and its inverse.
+    entries that are not 0 are not between 2^-200 and 2^200.
     """
     samples = np.unique(rows.samples)
     gates = problem.features.sparse_gates[samples]
     spans = []
     sizes = np.zeros(len(samples), dtype=np.int64)
     spans_ones = problem.intercept  # whether both factors' columns span a constant one
+    # Over powers of two of their rows the entries are 2^-401 at least, products of two of them
+    # 2^-802, and W 2^-840: none loses a digit to underflow, which scaling its column would magnify.
+    finest = 2.0**-200
     for given in (gates[:, np.unique(gates.indices)].toarray(), problem.features.X[samples]):
         entries = np.abs(given[given != 0])
-        if (entries < FINEST).any() or (entries > 1.0 / FINEST).any():
+        if (entries < finest).any() or (entries > 1.0 / finest).any():
             return None
         # A constant column spans ones, whatever its value: by a fit of few digits, too.
         same = (given == given[0]).all(axis=0) & (given[0] != 0.0)
@@ -277,10 +273,11 @@ def _best_length(change: Array, longest: float) -> float:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a bound that overflows is inf, and no proof
-def projection_bound(W: Array) -> float:
+def projection_bound(W: Array, roundings: int = 4) -> float:
     """Return an upper bound on ||P 1||, P the projection onto the columns of the exact W.
 
-    The W (S, m) that is given has up to `ROUNDINGS` roundings in each entry.
+    The W (S, m) that is given has up to so many ``roundings`` in each entry: those of gate, input,
+    their product, and that with alpha.
     """
     S, m = W.shape
     triangle = scipy.linalg.qr(W, mode="r", check_finite=False)[0][:m]
@@ -294,7 +291,7 @@ def projection_bound(W: Array) -> float:
 
     # ||Q - the real product||_F.
     size_of_T = float(np.linalg.norm(T))
-    error = gamma(m + ROUNDINGS) * float(np.linalg.norm(W)) * size_of_T
+    error = gamma(m + roundings) * float(np.linalg.norm(W)) * size_of_T
     error = SAFETY * (error + UNDERFLOW * S * m * (1.0 + size_of_T))
 
     # Q'Q differs from 1 by the defect, with its roundings and those of Q.

@@ -3,7 +3,7 @@ r"""Products of features with bounds on their rounding errors.
 plain    |fl(A'B) - A'B| <= gamma_k |A|'|B| with k roundings on the way to each entry. Of |A|'|B|
          only the norms of rows are needed; by Cauchy and Schwarz these cost no product with the
          inputs.
-precise  Each factor is split into slices of SLICE_BITS bits, counted from the largest entry of its
+precise  Each factor is split into slices of 21 bits, counted from the largest entry of its
          column, so that the products of slices are exact in float64 (Ozaki, Ogita, Oishi and Rump
          2012: error-free transformations of matrix multiplication). They are added in twice the
          working precision, and what is dropped is below 2^-92 of the largest terms.
@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,14 +36,9 @@ from implicit_bias.base.rounding import SAFETY, UNDERFLOW, UNIT, Enclosure, gamm
 from implicit_bias.base.validation import Array
 from implicit_bias.problem.gating import dense
 
-# Products of smaller numbers, or the slices of their last bits, may underflow.
-TINY = 2.0**-850
 # Samples (or features) summed at once: the error of a plain sum grows with this length and with
 # the number of such blocks, and up to here products of slices are exact.
 BLOCK = 512
-SLICE_BITS = 21
-# Pairs of slices (i, j) with i + j below this are multiplied.
-ORDERS = 5
 
 
 def unit_weights(alpha: Array, norms: Array) -> Array:
@@ -158,7 +154,10 @@ def precise_dual_vectors(
             inputs = X[rows, columns]
             product, rest = _two_product(weights[rows][:, None], inputs)
             V.add_product(used, _sliced(Z), _sliced(product, rest))
-            if _least(product) * _least(Z) < TINY or _any_lost(product, weights[rows], inputs):
+            # Below it a product, or the slices of its last bits, may underflow.
+            smallest = 2.0**-850
+            lost = (np.abs(product) < smallest) & (weights[rows][:, None] != 0) & (inputs != 0)
+            if _least(product) * _least(Z) < smallest or lost.any():
                 V.error[used] += UNDERFLOW
         yield columns, V.enclosure()
 
@@ -209,18 +208,17 @@ def _least(values: Array) -> float:
     return float(np.abs(values[values != 0]).min(initial=np.inf))
 
 
-def _any_lost(product: Array, weights: Array, inputs: Array) -> bool:
-    """Whether a product of numbers that are not 0 may have underflowed."""
-    small = np.abs(product) < TINY
-    return bool((small & (weights[:, None] != 0) & (inputs != 0)).any())
-
-
 @dataclass(frozen=True, eq=False)
 class _Slices:
-    """A matrix (k, m) as a sum of slices, each of SLICE_BITS bits.
+    """A matrix (k, m) as a sum of slices, each of ``bits`` bits.
 
     ``top`` (m,) bounds the entries of each column. ``complete``: the slices add up to the matrix.
     """
+
+    # 21 + 21 bits, and 9 of the carries of a sum of 512 products, fit into the 53 of a float64.
+    bits: ClassVar[int] = 21
+    # Pairs of slices (i, j) with i + j below this are multiplied.
+    orders: ClassVar[int] = 5
 
     parts: list[Array]
     top: Array
@@ -233,9 +231,9 @@ def _sliced(values: Array, low: Array | None = None) -> _Slices:
     top = np.where(values.any(axis=0), np.ldexp(1.0, exponents), 0.0)
     parts: list[Array] = []
     rest = values
-    while len(parts) < ORDERS and (rest.any() or (low is not None and low.any())):
+    while len(parts) < _Slices.orders and (rest.any() or (low is not None and low.any())):
         # Adding and subtracting 1.5 * 2^52 units rounds to a multiple of the unit.
-        shift = 1.5 * 2.0**52 * np.ldexp(1.0, exponents - SLICE_BITS * (len(parts) + 1) + 1)
+        shift = 1.5 * 2.0**52 * np.ldexp(1.0, exponents - _Slices.bits * (len(parts) + 1) + 1)
         part = (rest + shift) - shift
         parts.append(part)
         rest = rest - part
@@ -259,16 +257,16 @@ class _Sum:
         low = self.low[rows]
         error = self.error[rows]
         for i, left in enumerate(A.parts):
-            for right in B.parts[: ORDERS - i]:
+            for right in B.parts[: A.orders - i]:
                 high, rest = _two_sum(high, left.T @ right)
                 low = low + rest
                 error = error + UNIT * np.abs(low)
-        dropped = len(A.parts) + len(B.parts) > ORDERS + 1
+        dropped = len(A.parts) + len(B.parts) > A.orders + 1
         if dropped or not (A.complete and B.complete):
-            # Slice i is below 2^(-SLICE_BITS i) of its column's top. The largest products that are
-            # left out have the order i + j = ORDERS: 4 pairs of slices, and what lies beyond the
+            # Slice i is below 2^(-bits i) of its column's top. The largest products that are left
+            # out have the order i + j = orders: 4 pairs of slices, and what lies beyond the
             # last slice of either factor. The factor 16 leaves room for all higher orders.
-            scale = BLOCK * 16 * 2.0 ** (-SLICE_BITS * ORDERS)
+            scale = BLOCK * 16 * 2.0 ** (-A.bits * A.orders)
             error = error + np.outer(A.top, scale * B.top)
         self.high[rows] = high
         self.low[rows] = low

@@ -8,9 +8,6 @@ from enum import Enum
 
 from implicit_bias.base.validation import Array
 
-# Bounds that cross by more than this fraction contradict each other.
-CONTRADICTION = 1e-9
-
 
 class WordedStatus(Enum):
     """How something ended; each member's value is its message."""
@@ -137,7 +134,9 @@ class Certificate:
 
 def relative_gap(lower: float, upper: float) -> float:
     """Relative duality gap (upper - lower) / lower; nan for bounds that contradict each other."""
-    if lower > upper * (1.0 + CONTRADICTION):
+    # Values without an allowance for rounding may cross by a little. Bounds that cross by more are
+    # not of one norm: the value and the dual of a user's own norm do not belong together.
+    if lower > upper * (1.0 + 1e-9):
         return math.nan
     if math.isinf(upper) or lower <= 0:
         return math.inf

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.rounding import LARGEST, SAFETY, UNIT, Enclosure, ldexp, sum_up, up
+from implicit_bias.base.rounding import LARGEST, SAFETY, UNIT, Enclosure, sum_up, times_two_to, up
 from implicit_bias.base.validation import Array, as_finite, as_numbers, check_shape
 from implicit_bias.bounds.lower import NEAR
 from implicit_bias.bounds.rounding import precise_predictions, predictions
@@ -167,7 +167,7 @@ class PrimalPoint:
     def _bound_with(self, radius: Array) -> float:
         """Return the bound where margins err by this radius (N,) at most."""
         problem = self.problem
-        zero = value_of_zero(problem)
+        zero = problem.value_of_zero
         if not np.isfinite(self.norm):
             return zero
         if problem.hard_margin:
@@ -245,7 +245,7 @@ class PrimalPoint:
         c = best_scale(self.norm, q, problem.box)
         # The own scale stays where another one gains next to nothing.
         best = self._estimate(c, q)
-        zero = value_of_zero(problem)
+        zero = problem.value_of_zero
         gain = self._estimate(unit, q) - min(best, zero)
         if c > 0 and self.norm > 0 and gain <= SAME * unit * self.norm:
             return unit
@@ -281,7 +281,7 @@ class PrimalPoint:
             return self._estimate(c, problem.y * (f[:, 0] + offset(c)))
 
         # A larger c has a norm above the whole value of zeta = 0.
-        best = golden_section(value, value_of_zero(problem) / self.norm)
+        best = golden_section(value, problem.value_of_zero / self.norm)
         c = min((best, self._own_scale), key=value)
         return np.array([offset(c)])
 
@@ -348,8 +348,8 @@ class PrimalPoint:
     @property
     def as_given(self) -> tuple[Array, float | Array]:
         """Coefficients and intercept in the problem's shapes and units."""
-        coef = ldexp(self.coef, self.exponent).reshape(self.problem.coef_shape)
-        offsets = np.clip(ldexp(self.offsets, self.exponent), -LARGEST, LARGEST)
+        coef = times_two_to(self.coef, self.exponent).reshape(self.problem.coef_shape)
+        offsets = np.clip(times_two_to(self.offsets, self.exponent), -LARGEST, LARGEST)
         return coef, self.problem.as_intercept(offsets)
 
     @property
@@ -400,21 +400,6 @@ def smallest_margins(problem: MarginProblem, scores: Enclosure, offsets: Array) 
 
 
 # --- coefficients 0, and the best scale and offsets of others --------------------------------
-
-
-def value_of_zero(problem: MarginProblem) -> float:
-    """Return the primal value of zeta = 0, which is no solution of the hard margin.
-
-    With a soft margin and without offsets, each sample has the loss 1: sum_n C_n. Offsets in favour
-    of the class of the largest total C cost 2 C_n for each sample of the others, which may be less.
-    """
-    if problem.hard_margin:
-        return math.inf
-    value = sum_up(problem.box.tolist())
-    if problem.intercept:
-        others = problem.owners != np.bincount(problem.owners, problem.shares).argmax()
-        value = min(value, 2.0 * sum_up(problem.box[others].tolist()))
-    return value
 
 
 def offsets_of_zero(problem: MarginProblem) -> Array:

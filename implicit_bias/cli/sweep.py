@@ -16,9 +16,6 @@ from implicit_bias.cli.output import err, percent, print_json, print_table, show
 if TYPE_CHECKING:
     import pandas as pd
 
-# Axes over which the table shows means.
-SEEDS = ("seed", "split_seed")
-
 
 def sweep(
     grid_file: Annotated[
@@ -73,7 +70,9 @@ def sweep(
         facts = {"cells": len(cells), "computed": len(missing), "failed": len(failed)}
         print_json({**facts, "folder": str(folder)})
     elif frames:
-        _print_means(frames["models"], [name for name in varying if name not in SEEDS])
+        # The table shows means over the seeds.
+        shown = [name for name in varying if name not in ("seed", "split_seed")]
+        _print_means(frames["models"], shown)
         show(f"Tables: {folder / 'models.parquet'}, {folder / 'pairs.parquet'}, and as .csv")
     if failed:
         raise RuntimeError(

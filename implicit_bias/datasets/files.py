@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_bias.base.extras import check_installed
 from implicit_bias.base.packaged import table_of
 from implicit_bias.base.validation import check_choice
 
@@ -78,13 +79,14 @@ def load_file(dataset: str, file: str) -> NDArray[np.uint8]:
 
 
 def _import_pooch() -> ModuleType:
-    try:
-        import pooch
-    except ImportError as error:
-        raise ImportError(
-            f"images are downloaded by pooch: pip install 'implicit-bias[images]', or set "
-            f"{DATA_VARIABLE} to a folder that has them"
-        ) from error
+    check_installed(
+        "pooch",
+        "images are downloaded by pooch",
+        "images",
+        f", or set {DATA_VARIABLE} to a folder that has them",
+    )
+    import pooch
+
     return pooch
 
 

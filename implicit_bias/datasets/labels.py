@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 ClassName: TypeAlias = str | int
 # Labels -1 and +1 (m,), or 0 .. K - 1; which samples these are, bool (n,); and the classes' names.
 Labelled: TypeAlias = tuple[NDArray[Any], NDArray[np.bool_], tuple[str, ...]]
-# What stands for all classes.
-ALL = ("all",)
 
 
 def class_names(labels: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
@@ -72,12 +70,8 @@ def two_classes(
         on both sides, or none on one.
     """
     everything = set(range(len(names)))
-    plus: set[int] = set()
-    minus: set[int] = set()
-    if positive is not None:
-        plus = {find_class(name, names) for name in positive}
-    if negative is not None:
-        minus = {find_class(name, names) for name in negative}
+    plus = set(_places(positive or (), names))
+    minus = set(_places(negative or (), names))
 
     if positive is None and negative is None:
         if len(names) > 2:
@@ -94,7 +88,7 @@ def two_classes(
         minus = everything - plus
 
     if minus & plus:
-        both = ", ".join(names[k] for k in sorted(minus & plus))
+        both = _joined(minus & plus, names)
         raise ValueError(f"{both} are both positive and negative: name each once")
     if not minus or not plus:
         raise ValueError(
@@ -104,9 +98,8 @@ def two_classes(
     is_plus = np.isin(numbers, list(plus))
     chosen = is_plus | np.isin(numbers, list(minus))
     signs = np.where(is_plus[chosen], 1.0, -1.0)
-    negative_names = ", ".join(names[k] for k in sorted(minus))
-    positive_names = ", ".join(names[k] for k in sorted(plus))
-    return signs, chosen, (negative_names, positive_names)
+    # A side of several classes is called by all of their names; that of -1 comes first.
+    return signs, chosen, (_joined(minus, names), _joined(plus, names))
 
 
 def several_classes(
@@ -127,19 +120,30 @@ def several_classes(
     >>> labels.tolist(), chosen.tolist(), called
     ([2, 0, 1], [True, True, False, True], ('a', 'c', 'd'))
     """
-    if tuple(classes) == ALL:
+    if tuple(classes) == ("all",):
         places = list(range(len(names)))
     else:
-        places = sorted({find_class(name, names) for name in classes})
+        # In the order of all classes, not of the names as they were typed: labels are places in it.
+        places = sorted(set(_places(classes, names)))
     if len(places) < 2:
         raise ValueError(f"name two classes or more, of {listed(names)}; or all")
-    place_of = np.full(len(names), -1)
+    place_of = np.full(len(names), -1)  # of classes that are left out
     place_of[places] = np.arange(len(places))
     chosen = place_of[numbers] >= 0
     labels: NDArray[Any] = place_of[numbers[chosen]]
     if len(places) == 2:
         labels = 2.0 * labels - 1.0
     return labels, chosen, tuple(names[k] for k in places)
+
+
+def _places(asked: Collection[ClassName], names: Sequence[str]) -> list[int]:
+    """Return the index of each of the classes that a user names."""
+    return [find_class(name, names) for name in asked]
+
+
+def _joined(places: Collection[int], names: Sequence[str]) -> str:
+    """Return the names of some classes, in their order, as one text."""
+    return ", ".join(names[k] for k in sorted(places))
 
 
 def find_class(asked: ClassName, names: Sequence[str]) -> int:

@@ -22,7 +22,6 @@ Checkpoints: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str] | Ma
 
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin")
 ENTRIES = ("model", "state_dict", "model_state_dict")
-PREFIXES = ("module.", "_orig_mod.", "model.")
 
 
 class Checkpoint(NamedTuple):
@@ -124,9 +123,9 @@ def load_into(module: nn.Module, checkpoint: Checkpoint) -> None:
             ) from error
     state = _state_in(saved, checkpoint.name)
     own = module.state_dict().keys()
-    for prefix in PREFIXES:
-        # One prefix after the other, as wrappers are nested. A module that has such names itself
-        # keeps them.
+    # The prefixes of DataParallel, torch.compile and Lightning, one after the other, as wrappers
+    # are nested. A module that has such names itself keeps them.
+    for prefix in ("module.", "_orig_mod.", "model."):
         if state.keys() != own and all(name.startswith(prefix) for name in state):
             state = {name.removeprefix(prefix): value for name, value in state.items()}
     try:

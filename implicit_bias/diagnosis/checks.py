@@ -79,13 +79,6 @@ def check(
         The deadline has passed before the degree of the leading-order part was known.
     """
     check_flag(leading, "leading")
-    not_held = left_out(module, optimizer)
-    norms = tuple(norms)
-    inputs, labels = collected(inputs, labels)
-    not_checked = _refuse_on_first_samples(
-        module, inputs, labels, norms, leading=leading, deadline=deadline
-    )
-    gradients = margins_of(module, inputs, labels, norms=norms)
     # --- parts that compute something else in training than in the measurement
     findings = list[Finding]()
     dropping = list[str]()
@@ -101,7 +94,15 @@ def check(
         findings.append(Finding(Code.TRAINING_MODE, names=tuple(training)))
     if dropping:
         findings.append(Finding(Code.DROPOUT, names=tuple(dropping)))
+    # --- its margins on the samples
+    norms = tuple(norms)
+    inputs, labels = collected(inputs, labels)
+    not_checked = _refuse_on_first_samples(
+        module, inputs, labels, norms, leading=leading, deadline=deadline
+    )
+    gradients = margins_of(module, inputs, labels, norms=norms)
     # --- parameters that are not trained, and do not count in the norm
+    not_held = left_out(module, optimizer)
     if not_held:
         findings.append(Finding(Code.NOT_IN_OPTIMIZER, names=not_held))
     # What no optimizer holds has been named already.

@@ -97,6 +97,7 @@ class FunctionSpace:
         """Fraction by which the norm is above the certified optimum, at most; nan without one."""
         if self.certificate is None or not self.certificate.lower > 0:
             return math.nan
+        # At most this, as the lower bound may be below the optimum.
         return self.value / self.certificate.lower - 1.0
 
     @property
@@ -364,12 +365,7 @@ def predictor_of(gradients: Margins) -> Array | None:
     at = Point(gradients, gradients.theta, PARAMETER_NORMS["l2"])
     for _, beta_of in FAMILIES:
         beta = beta_of(at)
-
-        def predictor(drawn: Point, X: Tensor, beta_of: BetaOf = beta_of) -> Tensor | None:
-            beta = beta_of(drawn)
-            return None if beta is None else X @ beta.T
-
-        if beta is not None and at.computes(predictor):
+        if beta is not None and at.computes(partial(_linear_outputs, beta_of)):
             return beta.cpu().numpy().reshape(-1)
     return None
 

@@ -67,8 +67,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-COLUMNS = ["step", "margin", "upper", "best_upper", "alignment"]
-
 
 class MarginTrace:
     """Record bounds on the maximum margin, or an alignment, from a training's own gradients.
@@ -348,7 +346,8 @@ class MarginTrace:
         """
         import pandas as pd
 
-        return pd.DataFrame(self.rows, columns=COLUMNS)
+        columns = ["step", "margin", "upper", "best_upper", "alignment"]
+        return pd.DataFrame(self.rows, columns=columns)
 
     def plot(self) -> Figure:
         """Draw margins with their bounds, if there are any, and alignments against the steps.

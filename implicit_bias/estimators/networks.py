@@ -43,13 +43,6 @@ if TYPE_CHECKING:
     # Trains the network in place; what it returns counts where it is a result or a number of steps.
     Trainer: TypeAlias = Callable[[Network, Array, Array], object]
 
-# The largest step of gradient descent that "auto" takes, times the inputs' norm.
-LARGEST_STEP = 2.0
-UNFITTED = (
-    "this %(name)s is not fitted: fit it first; and where scikit-learn clones (grid search, "
-    "cross-validation), which un-fits, pass its network_"
-)
-
 
 def _is_logistic(model: NetworkClassifier) -> bool:
     """Whether a network is trained with the loss whose minimum is a probability of the classes."""
@@ -227,9 +220,11 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         check_choice(self.learning_rate, "learning_rate", ("auto",), "a number")
         default = TrainingConfig.learning_rate
         size = np.sqrt(np.square(X).sum(axis=1).mean())
-        # Beyond this step gradient descent diverges; the other optimizers rescale their gradients.
-        if self.optimizer == "sgd" and size * default > LARGEST_STEP:
-            return float(LARGEST_STEP / size)
+        # Beyond this step, times the inputs' norm, gradient descent diverges; the other optimizers
+        # rescale their gradients.
+        largest = 2.0
+        if self.optimizer == "sgd" and size * default > largest:
+            return float(largest / size)
         return default
 
     def _build(self, X: Array) -> tuple[Network, int]:
@@ -270,14 +265,22 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         """Gradient steps done."""
         return self.training_.steps
 
+    def _check_fitted(self) -> None:
+        """Raise scikit-learn's NotFittedError, with the cure, for what has no network yet."""
+        check_is_fitted(
+            self,
+            msg="this %(name)s is not fitted: fit it first; and where scikit-learn clones (grid "
+            "search, cross-validation), which un-fits, pass its network_",
+        )
+
     def gating(self) -> Gating:
         """Gates that the network has now."""
-        check_is_fitted(self, msg=UNFITTED)
+        self._check_fitted()
         return self.network_.gating()
 
     def hidden_activations(self, X: ArrayLike) -> Array:
         """Activations of the last hidden layer, shape (n, H), of all networks side by side."""
-        check_is_fitted(self, msg=UNFITTED)
+        self._check_fitted()
         return self.network_.hidden_activations(X)
 
     def margin_view(self) -> base.FittedMargin | None:

@@ -34,16 +34,6 @@ from implicit_bias.problem.gating import (
 from implicit_bias.solvers import Solution, solve_relaxed
 from implicit_bias.solvers.base import Solver
 
-# How to get another answer: where the hard margin has none, and after a soft margin was solved.
-ON_FAILURE_HELPS = (
-    "or set on_failure='soft' (--on-failure soft), which solves the soft margin instead, or "
-    "'drop', which leaves out the samples that it misclassifies"
-)
-RAISE_DEMANDS = (
-    "set a finite C (--C) for a soft margin without this warning, or on_failure='raise' "
-    "(--on-failure raise) for the hard margin or an error"
-)
-
 
 @runtime_checkable
 class HasGating(Protocol):
@@ -200,9 +190,15 @@ class MarginSVC(base.BinaryClassifier, ABC):
         separable = self.failure_ is None and not found.status.inseparable
         cure = ""
         if relaxed.done:  # another problem was tried instead
-            cure = RAISE_DEMANDS
+            cure = (
+                "set a finite C (--C) for a soft margin without this warning, or on_failure='raise'"
+                " (--on-failure raise) for the hard margin or an error"
+            )
         elif not separable:
-            cure = ON_FAILURE_HELPS
+            cure = (
+                "or set on_failure='soft' (--on-failure soft), which solves the soft margin "
+                "instead, or 'drop', which leaves out the samples that it misclassifies"
+            )
         if self.on_failure == "raise":
             self.solution_.raise_for_status(cure)
         if separable and relaxed.message:

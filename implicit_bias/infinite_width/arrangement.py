@@ -56,8 +56,6 @@ from implicit_bias.base.validation import Array
 # Unit normals this close are the same hyperplane, inside of another one: there normals are
 # projections, in which rounding weighs more.
 SAME_RESTRICTED_LINE = 1e-10
-# Values up to this fraction of the size below the best are evaluated again: one may be the best.
-NEARLY_BEST = 1e-9
 EPS = float(np.finfo(np.float64).eps)
 TINY = 1e-300
 
@@ -178,9 +176,15 @@ class Kinked:
             axis[None] @ self.offset, self.normals, self.kinks @ axis[:, None], self.slack
         )
 
+    @property
+    def doubt(self) -> float:
+        """Values up to this far below the best are evaluated again: one may be the best."""
+        return 1e-9 * self.size
+
     def essential(self) -> Kinked:
         """Leave out the hyperplanes without a kink; the normals of what is returned span R^r."""
         kept = np.linalg.norm(self.kinks, axis=1) > EPS * self.size
+        # `cell_sums` needs normals that span R^r: those that are missing have kinks of 0.
         others = scipy.linalg.null_space(self.normals[kept]).T
         kinks = np.vstack([self.kinks[kept], np.zeros((len(others), len(self.offset)))])
         return Kinked(self.offset, np.vstack([self.normals[kept], others]), kinks, self.slack)
@@ -240,6 +244,7 @@ def maximise(function: Kinked, *, floor: float = np.inf) -> Peaks:
     tied = 2.0 * SAME_RESTRICTED_LINE * max(function.rank - 3, 0)
     allowance = (4.0 * EPS * (len(function.kinks) + 16) + tied) * function.size + function.slack
     points = _candidates(function.essential(), floor)
+    # Candidates are found up to their sign, and h is neither even nor odd.
     points = np.vstack([points, -points])
     return Peaks.of(points, function.lengths(points), floor, allowance)
 
@@ -284,6 +289,7 @@ def _candidates(function: Kinked, floor: float) -> Array:
         return _on_circles(function, np.eye(2)[None], np.array([-1]), floor)
     found = list(_on_faces(function, floor))
     best = max(float(function.lengths(points, either=True).max()) for points in found)
+    # What is neither above the best face nor above the floor need not be looked at.
     for sums in cell_sums(function.normals, function.jumps):
         matrices = sums.reshape(-1, *function.offset.shape)
         for sign in (1.0, -1.0):
@@ -307,18 +313,20 @@ def _on_faces(function: Kinked, floor: float) -> Iterator[Array]:
 
 def _in_cells(function: Kinked, matrices: Array, floor: float) -> Array:
     """Eigenvectors of G' G, of matrices (k, K, r), where ||h|| is as large as ||G w||."""
-    enough = max(floor - NEARLY_BEST * function.size, 0.0) ** 2
+    enough = max(floor - function.doubt, 0.0) ** 2
+    # The Frobenius norm is at least the spectral one, and takes no decomposition: a first sieve.
     matrices = matrices[np.einsum("kij,kij->k", matrices, matrices) >= enough]
     if matrices.shape[1] == 1:
         points = matrices[:, 0]
         lengths = np.linalg.norm(points, axis=1)
-        points = points / np.maximum(lengths, TINY)[:, None]
+        points = unit(points)
     else:
         squares, vectors = np.linalg.eigh(np.einsum("kir,kis->krs", matrices, matrices))
         high = squares[:, -1] >= enough
         points = vectors[high, :, -1]
         lengths = np.sqrt(squares[high, -1])
-    reached = function.lengths(points, either=True) + NEARLY_BEST * function.size
+    # Where ||h|| is smaller than ||G w||, w lies in another cell than that of G.
+    reached = function.lengths(points, either=True) + function.doubt
     return np.asarray(points[reached >= lengths])
 
 
@@ -337,6 +345,7 @@ def circles(
 
 def _circle_bases(normals: Array) -> Array:
     """Orthonormal bases (K, 3, 2) of the planes orthogonal to unit normals (K, 3)."""
+    # The axis that is farthest from the normal, so that the cross product does not cancel.
     axis = np.eye(3)[np.argmin(np.abs(normals), axis=1)]
     first = np.cross(normals, axis)
     first /= np.linalg.norm(first, axis=1, keepdims=True)
@@ -370,7 +379,7 @@ def _on_circles(function: Kinked, bases: Array, own: NDArray[np.int64], floor: f
         largest = 0.5 * (aa + bb + np.hypot(aa - bb, 2.0 * ab))
         tries.append((turn, np.where(_between(turn, low, high), largest, -np.inf)))
     most = np.sqrt(max(float(squares.max()) for _, squares in tries))
-    enough = max(min(floor, most) - NEARLY_BEST * function.size, 0.0) ** 2
+    enough = max(min(floor, most) - function.doubt, 0.0) ** 2
     found = []
     for turn, squares in tries:
         circle, arc = np.nonzero(squares >= enough)
@@ -408,12 +417,14 @@ def swept(
     signs = np.where(p >= 0, 1.0, -1.0)  # just after angle 0; p = 0 > q flips there at once
     turn = np.where(p >= 0, np.arctan2(p, -q), np.arctan2(-p, q))
     held = np.flatnonzero(own >= 0)
+    # A hyperplane is 0 on its own circle, and changes no sum there.
     signs[held, own[held]] = 0.0
     order = np.argsort(turn, axis=1)
     K, L = turn.shape
     sums = np.empty((K, L + 1, jumps.shape[1]))
     sums[:, 0] = signs @ jumps
     ordered = np.take_along_axis(signs, order, axis=1)
+    # Where s_l turns to -s_l the sum changes by -2 s_l jumps_l.
     np.multiply(-2.0 * ordered[..., None], jumps[order], out=sums[:, 1:])
     np.cumsum(sums, axis=1, out=sums)
     angles = np.empty((K, L + 2))
@@ -425,6 +436,7 @@ def swept(
 
 def _between(turn: Array, low: Array, high: Array) -> NDArray[np.bool_]:
     """Whether lines at angles in [0, pi) are on the arcs from low to high."""
+    # Ends are rounded: a turn on two arcs is evaluated twice, one on none could be the maximum.
     slack = 1e-9
     turns = np.stack([turn - np.pi, turn, turn + np.pi])  # of lines: pi is 0 again
     return np.asarray(((low - slack <= turns) & (turns <= high + slack)).any(axis=0))

@@ -109,6 +109,8 @@ def certify(
     share = (0.0, 0.0)
     if norm < np.inf:
         best = solution.certificate
+        # The largest margin is 1 / optimum, so that margins have the inverse fraction of norms.
+        # Rounding alone takes it above 1.
         share = (best.lower / norm, min(best.upper / norm, 1.0))
     # The directions of the units in the row space; a unit orthogonal to all inputs has none.
     inside = weights @ problem.basis
@@ -143,6 +145,7 @@ def _refit(problem: InfiniteWidthProblem, units: Array) -> tuple[float, Array]:
         norm, _ = problem.primal_bound(units @ problem.basis.T, coef)
     largest = float(problem.dual_function(alpha).lengths(units).max())
     if norm < np.inf:
+        # Feasible at all units of the network: |h| is at most 1 there.
         return norm, alpha / largest
     return norm, alpha
 

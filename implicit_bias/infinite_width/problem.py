@@ -177,8 +177,10 @@ class InfiniteWidthProblem:
         # sigma is homogeneous, so that the norms of the inputs enter here alone.
         weights = self.labelled.weights(alpha).reshape(len(alpha), -1) * self.sizes[:, None]
         # sigma(t) = (a + b) / 2 t + (b - a) / 2 |t|: a linear part, and a kink for each line.
+        # |<x_n, w>| = |t_n| |<u, w>|: which way an input points on its line does not matter here.
         kinks = 0.5 * (b - a) * self.lines.sums(weights * np.abs(self.lines.lengths)[:, None])
         total = float(np.linalg.norm(weights, axis=1).sum())
+        # Where an input is moved, sigma changes by at most its steeper slope times the way.
         slack = self.slope * (self.unresolved + EPS * len(alpha)) * total
         return Kinked(0.5 * (a + b) * (weights.T @ self.inputs), self.lines.normals, kinks, slack)
 
@@ -234,6 +236,7 @@ class InfiniteWidthProblem:
         margins = self.margins(directions, coef)
         if np.isfinite(self.C):
             hinge = float(np.maximum(0.0, 1.0 - margins + rounding).sum())
+            # The network of 0 has the loss 1 at each sample.
             value = min(norm + self.C * hinge, self.C * len(margins))
             return value * (1.0 + EPS * (4 * len(margins) + terms + 4)), float(margins.min())
         smallest = float((margins - rounding).min())
@@ -301,6 +304,7 @@ def _conflict_of_two(problem: InfiniteWidthProblem) -> Conflict | None:
         return None
     shares = np.zeros(len(problem.y))
     for weight, (n, m) in zip(weights, partners.items(), strict=True):
+        # Half to each of a pair, whose kinks then cancel; n = m, of a linear sigma, gets both.
         shares[n] += 0.5 * weight
         shares[m] += 0.5 * weight
     return _conflict(problem, shares)

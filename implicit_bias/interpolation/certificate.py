@@ -54,9 +54,6 @@ from implicit_bias.interpolation.problem import InterpolationProblem
 from implicit_bias.norms import GroupNorm
 from implicit_bias.norms.norm import ConjugatedNorm
 
-# V is evaluated with more digits where rounding may cost more than this fraction of the bound.
-REFINE = 1e-10
-
 
 def lower_bound(problem: InterpolationProblem, alpha: Array, slack: float = 0.0) -> float:
     """Lower bound on the optimum by multipliers (N, K), of any size and sign.
@@ -83,19 +80,21 @@ def lower_bound(problem: InterpolationProblem, alpha: Array, slack: float = 0.0)
     if total <= 0:
         return 0.0
     found = dual_norms(problem, scaled)
-    if (found.radius > REFINE * found.value).any():
+    # More digits where rounding may cost more than this fraction of the bound.
+    if (found.radius > 1e-10 * found.value).any():
         found = precise_dual_norms(problem, scaled, np.zeros_like(scaled))
     largest = float(found.magnitude.max())
-    if math.isnan(largest):
+    # What overflowed bounds nothing.
+    if not math.isfinite(largest):
         return 0.0
     # Features that cancel with values that do not: no coefficients interpolate.
     if largest == 0.0:
         return math.inf
     # The quotient is exact before it is rounded to float64, downwards.
-    try:
-        return min(down(float(total / Fraction(largest))), LARGEST)
-    except OverflowError:
+    quotient = total / Fraction(largest)
+    if quotient >= LARGEST:
         return LARGEST
+    return down(float(quotient))
 
 
 def summing_to_0(alpha: Array, bits_of_sum: int = 52) -> Array:

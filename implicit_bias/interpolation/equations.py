@@ -102,6 +102,7 @@ class RightInverse:
     def of(cls, A: Array) -> RightInverse:
         """Return that of a factorisation A' = Q R: B = Q R^-T."""
         Q, R = scipy.linalg.qr(A.T, mode="economic", check_finite=False)
+        # A B = R' Q' Q R^-T = I.
         return cls(A, scipy.linalg.solve_triangular(R, Q.T, check_finite=False).T)
 
     @cached_property
@@ -120,6 +121,7 @@ class RightInverse:
         """Upper bound on the norm of the exact right inverse's first rows; inf without a proof."""
         if not self.defect < 1.0:
             return math.inf
+        # B (A B)^-1 is the exact one, and ||(A B)^-1|| is at most 1 / (1 - ||I - A B||) (Neumann).
         part = float(np.linalg.norm(self.B[:n_features]))
         return SAFETY * part / (1.0 - self.defect)
 
@@ -177,6 +179,7 @@ def sort_equations(
     """
     matrix = problem.matrix
     norms = np.linalg.norm(matrix, axis=1)
+    # Of rows of one size the pivots show which depend on others; powers of two change no digits.
     exponents = np.where(norms > 0, np.frexp(norms)[1], 0).astype(np.int64)
     rows = np.ldexp(matrix, -exponents[:, None])
 
@@ -185,6 +188,7 @@ def sort_equations(
     R, pivots = scipy.linalg.qr(rows.T, mode="r", pivoting=True, check_finite=False)
     R = R[: min(R.shape)]
     diagonal = np.abs(np.diag(R))
+    # 1e-300 keeps rows that are all 0 from counting as independent.
     rank = int(np.count_nonzero(diagonal > dependent * max(diagonal[0], 1e-300)))
     independent = pivots[:rank].astype(np.int64)
     others = pivots[rank:].astype(np.int64)
@@ -249,6 +253,7 @@ def _null_vector(problem: InterpolationProblem, samples: Integers) -> list[int] 
         x = [int(found[i, column]) for i in range(len(samples))]
         # The row in question has to take part: otherwise x says something of the others.
         if x[-1] != 0:
+            # Coprime, so that two samples of equal features have the multipliers 1 and -1.
             divisor = math.gcd(*x)
             return [value // divisor for value in x]
     return None
@@ -300,6 +305,7 @@ def _contradicted_by_bounds(
         # What the sum of F products may have lost, entry by entry.
         error = gamma(len(B) + 3) * (np.abs(rows[j]) @ np.abs(B))
         found = G @ of_basis - values[j]
+        # The exact combination is G (A B)^-1: it differs from G by the rest of a Neumann series.
         remainder = np.linalg.norm(np.abs(G) + error) * defect / (1.0 - defect)
         radius = (
             error @ size

@@ -162,6 +162,7 @@ class NuclearTerms(MatrixTerms):
         """Return A (E_ij V_g)' of each group."""
         K = self.order
         i, j = np.triu_indices(K)
+        # E_ij has norm 1. Where i = j, the sum below has the same term twice.
         scale = np.where(i == j, 0.5, 0.5**0.5)
         found = []
         for g, q in enumerate(Q):
@@ -188,6 +189,7 @@ class CoupledNuclearTerms(MatrixTerms):
         whole = A.reshape(len(A), self.order, -1)
         V = V.reshape(self.order, -1)
         i, j = np.triu_indices(self.order)
+        # E_ij has norm 1. Where i = j, the sum below has the same term twice.
         scale = np.where(i == j, 0.5, 0.5**0.5)
         found = []
         for g, q in enumerate(Q):

@@ -102,6 +102,7 @@ class InterpolationProblem:
         # The offset costs nothing, so its unit is free: of the size of the features it does not
         # spoil the condition of the rows.
         size = float(np.sqrt(np.mean(self.features.norms**2))) or 1.0
+        # A power of two, so that the offset is multiplied and divided by it without rounding.
         return float(np.exp2(np.round(np.log2(size))))
 
 
@@ -149,6 +150,7 @@ def interpolation_problem(
     if isinstance(whole_norm, GroupNorm):
         meaning = "they name the group of each gate column"
         validation.check_shape(whole_norm.groups, "groups", matrix.shape[1:], meaning)
+    # In one group: here the groups are those of the norm alone.
     features = Features(inputs, matrix, np.zeros(matrix.shape[1], dtype=np.int64))
     n_numbers = len(inputs) * matrix.shape[1] * inputs.shape[1]
     if n_numbers > most_numbers:

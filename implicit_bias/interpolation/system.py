@@ -78,6 +78,7 @@ class LinearSystem:
 
     def corrected(self, zeta: Array) -> Array:
         """Return zeta moved onto the equations, by the least Euclidean change."""
+        # The rows of A are orthonormal, so that A' is its pseudo-inverse.
         return zeta + self.residual(zeta).T @ self.A
 
     def gap(self, zeta: Array, alpha: Array) -> float:
@@ -86,6 +87,7 @@ class LinearSystem:
         lower = float((alpha * self.Y).sum())
         if not (dual > 0 and lower > 0):
             return np.inf
+        # The bounds are Omega(zeta), and <alpha, Y> / Omega_*(V) at any scale of alpha.
         return self.value(zeta) * dual / lower - 1.0
 
 

@@ -199,6 +199,7 @@ class Dual:
         # A finer quadrature at a few angles says how accurate this one is.
         angles = np.linspace(0, np.pi, 7)
         finer = _gaussian_products(function, angles, radial * 3 // 2, angular * 3 // 2)
+        # No |kappa| exceeds kappa(1), at the angle 0; 1e-300 lets the dual of the function 0 pass.
         error = float(np.abs(dual.at_angle(angles) - finer).max()) / max(abs(finer[0]), 1e-300)
         if not error <= accuracy:
             raise ValueError(
@@ -230,6 +231,7 @@ def hermite_coefficients(function: Callable[[Tensor], Tensor], n_terms: int) -> 
     # He_k / sqrt(k!) times exp(-u^2 / 4): bounded, so that no degree overflows.
     previous = np.zeros_like(u)
     current = np.exp(-(u**2) / 4)
+    # One factor exp(-u^2 / 4) here and one in `current` make the normal density.
     integrand = _values(function, u) * np.tile(weights, 2) * current / math.sqrt(2 * np.pi)
     coefficients = np.empty(n_terms)
     for k in range(n_terms):

@@ -133,6 +133,7 @@ def predicted_losses(
         raise ValueError(
             f"step_size must be in (0, 2 / l_max) = (0, {2 / values[-1]:.3g}), got {step_size}"
         )
+    # The power is even: the sign of a factor, of a mode that oscillates, does not matter.
     factors = np.abs(1.0 - step_size * values)[None, :] ** (2 * times[:, None])
     return np.asarray(factors @ energy)
 
@@ -177,4 +178,5 @@ def flow_losses(gram: Array, residual: ArrayLike, *, times: Array) -> Array:
     """
     values, energy = modes(gram, residual)
     times = _from_0(times, "times")
+    # An eigenvalue of 0 may round to below 0, where a loss would grow.
     return np.asarray(np.exp(-2 * np.outer(times, np.clip(values, 0.0, None))) @ energy)

@@ -96,6 +96,7 @@ class Activation:
         """Return phi' at z, of any shape."""
         with torch.enable_grad():  # the caller may have switched it off
             z = z.detach().clone().requires_grad_(True)
+            # phi acts on each entry alone, so that the gradient of the sum is phi' at each entry.
             (slope,) = torch.autograd.grad(self.value(z).sum(), z)
         return slope
 
@@ -135,6 +136,7 @@ class Activation:
         ValueError
             As `Dual.of`.
         """
+        # At rho = 0 u and v are independent, and E phi(u) phi(v) is the square of E phi(u).
         square_of_mean = float(self.dual(0.0))
         return dual_kernels.Dual(self.dual.series - square_of_mean)
 
@@ -199,6 +201,7 @@ def gaussian_weights(width: int, n_features: int, *, seed: int = 0) -> Iterator[
     generator = torch_generator(seed)
     for start in range(0, width, ROWS):
         shape = (min(ROWS, width - start), n_features)
+        # On the CPU wherever the Gram matrix is computed, so that a seed stands for one W.
         yield torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
 
 

@@ -170,5 +170,6 @@ def check_rows(**rows: int) -> None:
 def positive_eigen(gram: Array) -> tuple[Array, Array]:
     """Positive eigenvalues (r,) of a Gram matrix (m, m) and their eigenvectors (m, r)."""
     values, vectors = scipy.linalg.eigh(gram)
+    # The largest eigenvalue of a matrix of zeros may round to below 0, and keeps none then.
     keep = values > RANK_TOLERANCE * max(values[-1], 0.0)
     return values[keep], vectors[:, keep]

@@ -29,7 +29,6 @@ from implicit_bias.networks import Network
 
 # Samples on which a module is checked.
 PROBES = 256
-NO_HOOKS = "a module is measured without activation checkpointing and hooks of saved tensors"
 
 
 # --- the module ----------------------------------------------------------------------------------
@@ -115,13 +114,17 @@ def _named(module: nn.Module) -> Iterable[tuple[str, Tensor]]:
 
 def values_of(module: nn.Module) -> dict[str, Tensor]:
     """Copy all parameters and buffers in float64, each once, under the first of its names."""
+    # Clones, as `double` returns a tensor of float64 itself, and the module may write into what it
+    # is given.
     return {name: double(tensor).clone() for name, tensor in _named(module)}
 
 
 def double(tensor: Tensor) -> Tensor:
     """Floating point as float64; indices and masks as they are."""
     plain = tensor.detach()
-    return plain.double() if plain.is_floating_point() else plain
+    if plain.is_floating_point():
+        return plain.double()
+    return plain
 
 
 def drawn_like(tensor: Tensor, seed: int = 0) -> Tensor:
@@ -151,14 +154,20 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
     ValueError
         The output is no tensor.
     """
-    given = {id(own): values[name] for name, own in _named(module) if name in values}
+    given = dict[int, Tensor]()
+    for name, own in _named(module):
+        if name in values:
+            given[id(own)] = values[name]
     # A tied weight has several names, and all of them get its value. A part that is registered
     # twice is named once, as functional_call would not put it back otherwise.
     everywhere = dict[str, Tensor]()
     for path, part in module.named_modules():
         for name, own in chain(part._parameters.items(), part._buffers.items()):
-            if id(own) in given:
-                everywhere[f"{path}.{name}" if path else name] = given[id(own)]
+            if id(own) not in given:
+                continue
+            if path:  # that of the module itself is empty
+                name = f"{path}.{name}"
+            everywhere[name] = given[id(own)]
     outputs = functional_call(module, everywhere, inputs, tie_weights=False)
     if not isinstance(outputs, Tensor):
         raise ValueError(
@@ -201,12 +210,13 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...], tolerance: floa
     given = tuple(tensor.clone() for tensor in inputs)
     # A backward pass that computes anew would find other parameters in the module, and gradients
     # would be wrong in silence.
-    no_checkpoints = torch.autograd.graph.disable_saved_tensors_hooks(NO_HOOKS)
+    refusal = "a module is measured without activation checkpointing and hooks of saved tensors"
+    no_checkpoints = torch.autograd.graph.disable_saved_tensors_hooks(refusal)
     try:
         with torch.enable_grad(), no_checkpoints:
             outputs = evaluate(module, values, given)
     except RuntimeError as error:
-        if isinstance(error, torch.OutOfMemoryError) or NO_HOOKS in str(error):
+        if isinstance(error, torch.OutOfMemoryError) or refusal in str(error):
             raise
         # Mostly a layer got another number of features than it was built for.
         shapes = ", ".join(str(tuple(tensor.shape[1:])) for tensor in inputs)
@@ -248,7 +258,9 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...], tolerance: floa
                 "of its batch: call module.eval(), and switch off what draws random numbers there, "
                 "too, such as dropout(training=True)"
             )
-    return outputs[:, 0] if outputs.ndim == 2 and outputs.shape[1] == 1 else outputs
+    if outputs.ndim == 2 and outputs.shape[1] == 1:
+        return outputs[:, 0]
+    return outputs
 
 
 # --- its samples ---------------------------------------------------------------------------------
@@ -264,7 +276,9 @@ def as_arguments(given: Any, module: nn.Module) -> tuple[Tensor | Array, ...]:
     """
     if isinstance(module, Network) and not isinstance(given, tuple):
         given = module.prepare(validation.as_features(given, module.n_features))
-    arguments = given if isinstance(given, tuple) else (given,)
+    arguments = given
+    if not isinstance(given, tuple):
+        arguments = (given,)
     if not arguments or given is None:
         raise ValueError("there are no inputs: pass X, or a tuple of the module's arguments")
     return tuple(map(_as_argument, arguments))
@@ -292,8 +306,9 @@ def labels_as_array(labels: ArrayLike | Tensor) -> NDArray[Any]:
         Rows of several entries; what is no number.
     """
     validation.check_not_masked(labels, "labels")
-    # As float64, for numpy knows no bfloat16.
-    array = np.asarray(double(labels).cpu() if isinstance(labels, Tensor) else labels)
+    if isinstance(labels, Tensor):
+        labels = double(labels).cpu().numpy()  # in float64, for numpy knows no bfloat16
+    array = np.asarray(labels)
     if array.dtype.kind not in "biuf":
         raise ValueError(
             "labels must be numbers, one a sample, and none missing: number the classes, as "
@@ -321,10 +336,11 @@ def as_inputs(
             inputs.append(argument)
         else:  # contiguous, as torch takes no negative strides
             inputs.append(torch.tensor(np.ascontiguousarray(argument)))
-    if any(tensor.ndim == 0 or len(tensor) != n_samples for tensor in inputs):
-        raise ValueError(
-            f"each input must have the {n_samples} samples as its first axis, got shapes "
-            f"{[tuple(tensor.shape) for tensor in inputs]}: pass the module's arguments as a "
-            "tuple of tensors"
-        )
+    shapes = [tuple(tensor.shape) for tensor in inputs]
+    for shape in shapes:
+        if shape[:1] != (n_samples,):
+            raise ValueError(
+                f"each input must have the {n_samples} samples as its first axis, got shapes "
+                f"{shapes}: pass the module's arguments as a tuple of tensors"
+            )
     return tuple(double(tensor).to(device) for tensor in inputs)

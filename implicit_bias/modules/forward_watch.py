@@ -22,15 +22,24 @@ from implicit_bias.modules.evaluate import evaluate, values_of
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.partial_degrees import HOMOGENEITY_TOLERANCE
 
-# The forward pass is watched on so many samples.
-WATCHED = 4
-
 
 def listed(names: Collection[str]) -> str:
     """List parts or parameters of a module by name, the first four of them."""
-    shown = [repr(name) if name else "the module's forward" for name in names]
-    more = f" and {len(shown) - 4} more" if len(shown) > 4 else ""
-    return ", ".join(shown[:4]) + more
+    shown = list[str]()
+    for name in list(names)[:4]:
+        if name:
+            shown.append(repr(name))
+        else:  # the module itself, whose name among its own parts is empty
+            shown.append("the module's forward")
+    text = ", ".join(shown)
+    if len(names) > 4:
+        text += f" and {len(names) - 4} more"
+    return text
+
+
+def _names_of_parts(module: nn.Module) -> dict[nn.Module, str]:
+    """Return the name of each part of a module; "" of the module itself."""
+    return {part: name for name, part in module.named_modules()}
 
 
 # --- the functions of torch that it calls --------------------------------------------------------
@@ -41,11 +50,11 @@ def functions_used(gradients: Margins, functions: Collection[str]) -> dict[str, 
 
     Only those calls count whose input depends on trained parameters.
     """
-    module = gradients.module
     watch = FunctionWatch(functions)
-    names = {part: name for name, part in module.named_modules()}
+    names = _names_of_parts(gradients.module)
 
     def enter(part: nn.Module, given: object) -> None:
+        # A part that is made within the pass has no name: its calls count for the part around it.
         watch.places.append(names.get(part, watch.places[-1]))
 
     def leave(part: nn.Module, given: object, outputs: object) -> None:
@@ -80,6 +89,7 @@ class FunctionWatch(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        # In place, as an operator or on its own it has one name: softmax_, __matmul__, matmul.
         name = getattr(func, "__name__", "").strip("_")
         if name in self.functions and _has_trained(name, args, kwargs):
             places = self.seen.setdefault(name, [])
@@ -95,11 +105,17 @@ def _has_trained(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
     trained.
     """
     # The input, or query and key.
-    given = args[:2] or tuple(kwargs.values())[:2]
-    if name == "multi_head_attention_forward":  # and the weights that make query and key
-        projections = ("q_proj_weight", "k_proj_weight")
-        given = (*given, *args[5:9], *(kwargs.get(key) for key in projections))
-    return any(isinstance(value, Tensor) and value.requires_grad for value in given)
+    given = list(args[:2]) or list(kwargs.values())[:2]
+    if name == "multi_head_attention_forward":
+        # And the weights that make query and key: in_proj_weight to bias_v, the sixth to the ninth
+        # argument, or one for each where the inputs differ in size.
+        given += args[5:9]
+        given.append(kwargs.get("q_proj_weight"))
+        given.append(kwargs.get("k_proj_weight"))
+    for value in given:
+        if isinstance(value, Tensor) and value.requires_grad:
+            return True
+    return False
 
 
 # --- the part that does not scale ----------------------------------------------------------------
@@ -113,10 +129,9 @@ def unscaled_part(gradients: Margins) -> str | None:
     """
     once = _calls_of_parts(gradients, 1.0)
     twice = _calls_of_parts(gradients, 2.0)
+    # Not strict: branches on the data may call other parts at doubled parameters.
     for call, doubled in zip(once, twice, strict=False):
-        pairs = zip(call.given, doubled.given, strict=False)
-        inputs_scale = all(_scales(*pair) for pair in pairs)
-        if call.part and inputs_scale and not _scales(call.result, doubled.result):
+        if call.part and _inputs_scale(call, doubled) and not _scales(call.result, doubled.result):
             return call.part
     return None
 
@@ -129,13 +144,21 @@ class _Call(NamedTuple):
     result: Tensor
 
 
+def _inputs_scale(call: _Call, doubled: _Call) -> bool:
+    """Whether all that a part is given scales with the parameters."""
+    pairs = zip(call.given, doubled.given, strict=False)
+    return all(_scales(*pair) for pair in pairs)
+
+
 def _calls_of_parts(gradients: Margins, scale: float) -> list[_Call]:
     """Return the calls of all parts at scaled parameters, in the order in which they end."""
-    names = {part: name for name, part in gradients.module.named_modules()}
+    names = _names_of_parts(gradients.module)
     found = list[_Call]()
 
     def leave(part: nn.Module, given: tuple[Any, ...], outputs: Any) -> None:
-        result = outputs[0] if isinstance(outputs, tuple) else outputs
+        result = outputs
+        if isinstance(outputs, tuple):  # attention returns its weights, too
+            result = outputs[0]
         if not isinstance(result, Tensor):
             return
         # Copies, as the pass may write into a tensor that it needs no longer. Indices and masks do
@@ -153,6 +176,7 @@ def _calls_of_parts(gradients: Margins, scale: float) -> list[_Call]:
 
 def _scales(tensor: Tensor, doubled: Tensor) -> bool:
     """Whether a tensor is a multiple of itself at twice the parameters."""
+    # By which multiple does not matter: parts of any degree scale.
     size = float(tensor.abs().max())
     most = float(doubled.abs().max())
     if size == 0.0:
@@ -165,5 +189,6 @@ def _outputs_of_few(gradients: Margins, scale: float = 1.0, *, trained: bool = F
     values = values_of(gradients.module)
     for name, part in gradients.parameters(gradients.theta).items():
         values[name] = (scale * part).detach().requires_grad_(trained)
-    few = tuple(tensor[:WATCHED] for tensor in gradients.inputs)
+    # What a part calls, and whether it scales, does not depend on the samples: four show it.
+    few = tuple(tensor[:4] for tensor in gradients.inputs)
     return evaluate(gradients.module, values, few)

@@ -18,7 +18,7 @@ import torch
 
 from implicit_bias.base.wording import percent
 from implicit_bias.modules.evaluate import PROBES
-from implicit_bias.modules.forward_watch import WATCHED, functions_used, listed
+from implicit_bias.modules.forward_watch import functions_used, listed
 from implicit_bias.modules.homogeneity_causes import cause_of
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.partial_degrees import (
@@ -29,7 +29,6 @@ from implicit_bias.modules.partial_degrees import (
 
 __all__ = [
     "HOMOGENEITY_TOLERANCE",
-    "WATCHED",
     "HomogeneityError",
     "OtherGradientsError",
     "degree_of",

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -36,9 +36,6 @@ from implicit_bias.problem.masked_gram import masked_gram
 
 # Entries of a block of gradients, 512 MiB, of which a few exist at a time.
 GRADIENT_ENTRIES = 2**26
-# The functions by which a module takes W', and multiplies with it.
-TRANSPOSED: tuple[Any, ...] = (torch.Tensor.T.__get__, torch.Tensor.t, torch.t)  # type: ignore[attr-defined]
-PRODUCTS: tuple[Any, ...] = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.mm)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +148,19 @@ class WatchedProducts(TorchFunctionMode):
     the whole gradient: the caller compares (`Margins._products_of_block`).
     """
 
+    # The functions by which a module takes W', and multiplies with it.
+    transposing: ClassVar[tuple[Any, ...]] = (
+        torch.Tensor.T.__get__,  # type: ignore[attr-defined]
+        torch.Tensor.t,
+        torch.t,
+    )
+    multiplying: ClassVar[tuple[Any, ...]] = (
+        torch.matmul,
+        torch.Tensor.matmul,
+        torch.Tensor.__matmul__,
+        torch.mm,
+    )
+
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
         super().__init__()
         # Tensors are known by their id, and kept, as Python gives the id of a dead one to another.
@@ -163,9 +173,9 @@ class WatchedProducts(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if func in TRANSPOSED and args and id(args[0]) in self.matrices:
+        if func in self.transposing and args and id(args[0]) in self.matrices:
             self.transposed[id(result)] = (self.matrices[id(args[0])][0], result)
-        elif func in PRODUCTS and len(args) == 2:
+        elif func in self.multiplying and len(args) == 2:
             self._record(self.transposed.get(id(args[1])), _product(args[0], result))
         elif func is linear and len(args) >= 2:
             self._record(self.matrices.get(id(args[1])), _product(args[0], result))

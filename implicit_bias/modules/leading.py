@@ -77,6 +77,7 @@ class LimitSearch:
                 raise
             except homogeneity.HomogeneityError:
                 continue
+            # At c = 1 it may scale near theta alone, which is no limit.
             if c > 1.0 or homogeneity.scales_far_beyond(gradients, L, self.agreement):
                 return c, round(L, self.digits)
         return None
@@ -273,6 +274,8 @@ class JumpSearch:
             The deadline has passed.
         """
         theta = leading.parameters(leading.theta)
+        # Not the seed of `leading_part`'s random parameters: these may be theta, and the way would
+        # have no length.
         other = drawn_like(theta[name], seed=1)
         inputs = tuple(tensor[: self.samples] for tensor in leading.inputs)
 

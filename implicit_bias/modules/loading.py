@@ -24,7 +24,6 @@ from implicit_bias.modules.evaluate import PROBES, double
 
 # Samples are held up to this size, in float64; twice that for a moment, while they are joined.
 MOST_GIB = 2.0
-GIB = 2.0**30
 
 Batch: TypeAlias = tuple[tuple[Tensor, ...], Tensor, int]
 
@@ -52,7 +51,9 @@ def batches(inputs: Any, labels: Any) -> Iterator[Batch]:
         No labels; labels beside a loader; batches that are no pairs.
     """
     _check_labels(inputs, labels)
-    pairs = inputs if labels is None else [(inputs, labels)]
+    pairs = inputs
+    if labels is not None:
+        pairs = [(inputs, labels)]  # all samples are one batch
     for batch in pairs:
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
             raise ValueError("each batch of a loader must be a pair (inputs, labels)")
@@ -88,14 +89,18 @@ def collected(inputs: Any, labels: Any) -> Collected:
         parts = _read(in_order or inputs)
         _check_second_pass(parts, in_order or inputs, whole=in_order is None)
     arguments = tuple(torch.cat(column) for column in zip(*parts.arguments, strict=True))
-    joined = torch.cat(parts.labels)
-    return Collected(arguments if parts.several else arguments[0], joined)
+    labels = torch.cat(parts.labels)
+    # A module of one argument gets the tensor itself, as its caller would give it.
+    if len(arguments) == 1:
+        return Collected(arguments[0], labels)
+    return Collected(arguments, labels)
 
 
 class _Parts(NamedTuple):
+    """What was read of a loader: the arguments and the labels of each batch, in float64."""
+
     arguments: list[tuple[Tensor, ...]]
     labels: list[Tensor]
-    several: bool
 
 
 def _read(loader: Iterable[Any]) -> _Parts:
@@ -105,8 +110,9 @@ def _read(loader: Iterable[Any]) -> _Parts:
     held = 0
     samples = 0
     for given, its_labels, count in batches(loader, None):
-        if not all(one.ndim and len(one) == count for one in given):
-            raise ValueError("each input of a batch must have the samples as its first axis")
+        for one in given:
+            if one.ndim == 0 or len(one) != count:
+                raise ValueError("each input of a batch must have the samples as its first axis")
         if its_labels.shape not in ((count,), (count, 1)):
             raise ValueError(
                 f"a batch of {count} samples has labels of shape {tuple(its_labels.shape)}, but "
@@ -123,9 +129,11 @@ def _read(loader: Iterable[Any]) -> _Parts:
         # The size of all is known from the first batch, if their number is.
         # Refused at the first batch, before gigabytes were read.
         total = max(samples, _length(loader))
-        size = held / max(samples, 1) * total / GIB
+        size = held / max(samples, 1) * total / 2.0**30  # GiB
         if size > MOST_GIB:
-            known = f"{size:.3g} GiB" if total > samples else f"more than {MOST_GIB:.3g} GiB"
+            known = f"more than {MOST_GIB:.3g} GiB"
+            if total > samples:  # the loader has a length, so that the size is known
+                known = f"{size:.3g} GiB"
             raise ValueError(
                 f"the samples of the loader take {known} in float64, and at most {MOST_GIB:.3g} "
                 "GiB are held for a margin problem: pass a loader of fewer samples "
@@ -133,7 +141,7 @@ def _read(loader: Iterable[Any]) -> _Parts:
             )
     if not samples:
         raise ValueError("the loader has no samples")
-    return _Parts(arguments, labels, len(arguments[0]) > 1)
+    return _Parts(arguments, labels)
 
 
 def _check_second_pass(parts: _Parts, loader: Iterable[Any], *, whole: bool) -> None:
@@ -141,7 +149,9 @@ def _check_second_pass(parts: _Parts, loader: Iterable[Any], *, whole: bool) -> 
     # In the order of the data set, the first samples of a pass cost little, and show random
     # augmentation as well as all would. Of a loader in an order of its own the passes are compared
     # as sets.
-    most = None if whole else PROBES
+    most = None
+    if not whole:
+        most = PROBES
     once = list(islice(_fingerprints(parts.arguments, parts.labels), most))
     again = list(islice(_fingerprints_of_pass(loader), most))
     if whole:
@@ -169,7 +179,8 @@ def _fingerprints(
         columns = [one.contiguous().numpy() for one in (*given, its_labels)]
         for row in zip(*columns, strict=True):
             # Bytes, not values: NaN is equal to itself, and 0.0 differs from -0.0.
-            yield hash(tuple(np.ascontiguousarray(entries).tobytes() for entries in row))
+            entries = [np.ascontiguousarray(one).tobytes() for one in row]
+            yield hash(tuple(entries))
 
 
 def _in_order(loader: Iterable[Any]) -> DataLoader[Any] | None:
@@ -195,14 +206,15 @@ def _length(loader: Iterable[Any]) -> int:
     """Return how many samples a loader has at most, where it says so; else 0."""
     if not isinstance(loader, DataLoader) or loader.batch_size is None:
         return 0
-    return len(loader.sampler) if isinstance(loader.sampler, Sized) else 0
+    if isinstance(loader.sampler, Sized):
+        return len(loader.sampler)
+    return 0
 
 
 def _check_labels(inputs: Any, labels: Any) -> None:
     # An array can be iterated over, but its rows are no batches: labels were forgotten.
-    if labels is None and (
-        isinstance(inputs, (Tensor, np.ndarray)) or not isinstance(inputs, Iterable)
-    ):
+    is_array = isinstance(inputs, (Tensor, np.ndarray))
+    if labels is None and (is_array or not isinstance(inputs, Iterable)):
         raise ValueError(
             "labels are missing: pass them, or an iterable of (inputs, labels), a DataLoader say"
         )
@@ -211,8 +223,10 @@ def _check_labels(inputs: Any, labels: Any) -> None:
 
 
 def _arguments(inputs: Any) -> tuple[Tensor, ...]:
-    given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-    return tuple(_as_tensor(one) for one in given)
+    """Return the arguments of a batch: the entries of a tuple or list, or the one input."""
+    if isinstance(inputs, (tuple, list)):
+        return tuple(_as_tensor(one) for one in inputs)
+    return (_as_tensor(inputs),)
 
 
 def _as_tensor(given: Any) -> Tensor:

@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -49,8 +49,6 @@ from implicit_bias.modules.layer_products import GRADIENT_ENTRIES, LayerProducts
 from implicit_bias.problem import BLOCK
 from implicit_bias.problem.constraints import Constraints
 
-# Samples up to which a forward pass is never cut into blocks.
-FEWEST = 64
 NO_PARAMETER = (
     "the module has no parameter that requires a gradient: call requires_grad_(True) on what is "
     "trained, or on the whole module"
@@ -139,6 +137,9 @@ class Margins:
         Entries of a block of per-sample gradients, and of what a forward pass keeps for its
         backward pass; at most a few blocks exist at a time.
     """
+
+    # Samples up to which a forward pass is never cut into blocks.
+    fewest: ClassVar[int] = 64
 
     def __init__(
         self,
@@ -360,7 +361,7 @@ class Margins:
         """What a forward pass takes, and how many samples it may have."""
         if self._passes is None:
             self._passes = Passes(BLOCK, 0)
-            if len(self.combinations) > FEWEST:
+            if len(self.combinations) > self.fewest:
                 self._passes = self._measured_passes()
         return self._passes
 
@@ -394,7 +395,7 @@ class Margins:
                 storages[place] = max(size, storages.get(place, 0))
             sizes.append(sum(storages.values()))
         of_sample = (sizes[1] - sizes[0]) // (2 * self.theta.element_size())
-        samples = min(BLOCK, max(FEWEST, self.entries // max(1, of_sample)))
+        samples = min(BLOCK, max(self.fewest, self.entries // max(1, of_sample)))
         return Passes(samples, sizes[0] // self.theta.element_size())
 
     def _pairs_at_a_time(self, parameters: int) -> int:

@@ -103,7 +103,7 @@ def geometry_of(optimizer: object, module: nn.Module) -> Geometry:
         Neither an optimizer, nor a class or name of one.
     """
     several = each_of(optimizer)
-    are_objects = all(is_optimizer(one) for one in several)
+    are_objects = all(map(is_optimizer, several))
     # Two classes do not say which of them holds which tensor.
     if not several or (len(several) > 1 and not are_objects):
         raise TypeError(
@@ -155,8 +155,9 @@ def _composed(inner: Mapping[str, str], rates: Mapping[str, float]) -> Parameter
             "where plain gradient descent on some tensors goes beside another optimizer on others "
             "is not known: their steps shrink at different rates; train all by one kind"
         )
-    # Gradient descent is the gradient flow of theta over the roots of the rates.
-    power = 0.5 if kinds == ["l2"] else 1.0
+    power = 1.0
+    if kinds == ["l2"]:
+        power = 0.5  # gradient descent is the gradient flow of theta over the roots of the rates
     largest = max(rates.values())
     scale = dict[str, float]()
     for name, rate in rates.items():
@@ -168,9 +169,12 @@ def _composed(inner: Mapping[str, str], rates: Mapping[str, float]) -> Parameter
         if not scale:
             return plain
         return ComposedNorm(plain.inner, plain.outer, f"weighted {plain.name}", scale)
+    # Steepest descent in several norms at once is that in the largest of them.
     norms = {name: PARAMETER_NORMS[kind].inner_of(name) for name, kind in inner.items()}
     words = "/".join(kinds)
-    return ComposedNorm(norms, LInf(), f"weighted {words}" if scale else words, scale)
+    if scale:
+        words = f"weighted {words}"
+    return ComposedNorm(norms, LInf(), words, scale)
 
 
 def _norm_of_class(optimizer: object) -> ParameterNorm:
@@ -248,13 +252,20 @@ def groups_of(optimizer: object) -> list[dict[str, Any]]:
 
 def left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:
     """Names of trained parameters that no optimizer was given; none where nothing is known."""
-    held = {id(p) for group in groups_of(optimizer) for p in group["params"]}
     # Parameters are known by identity: optimizers do not store names.
-    trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
-    missing = tuple(name for name, p in trained.items() if id(p) not in held)
-    if len(missing) == len(trained):
+    held = set[int]()
+    for group in groups_of(optimizer):
+        held.update(map(id, group["params"]))
+    n_trained = 0
+    missing = list[str]()
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            n_trained += 1
+            if id(parameter) not in held:
+                missing.append(name)
+    if len(missing) == n_trained:
         return ()  # an optimizer of another copy of the module
-    return missing
+    return tuple(missing)
 
 
 def _words(optimizer: object) -> str:

@@ -81,16 +81,14 @@ def unit_scale(group: Group, shape: torch.Size) -> float:
 
 # --- optimizers whose groups say more than their class --------------------------------------------
 
-# What a parameter group of Keller Jordan's Muon has.
-JORDANS_OPTIONS = {"params", "lr", "momentum", "weight_decay", "use_muon", "initial_lr"}
-
 
 def _read_muon(group: Group, shape: torch.Size) -> Kind:
     """Read torch's Muon, or Keller Jordan's, which has the same name."""
     # Two classes of this name scale their steps differently, and one's options tell which it is.
     if "adjust_lr_fn" in group:
         return Kind("spectral", _torch_muon_scale, decoupled=True)
-    if set(group) <= JORDANS_OPTIONS:
+    jordans = {"params", "lr", "momentum", "weight_decay", "use_muon", "initial_lr"}
+    if set(group) <= jordans:
         return Kind("spectral", _jordans_muon_scale, decoupled=True)
     raise OptimizerError(
         "this Muon is neither torch's nor Keller Jordan's, so that the scale of its steps is not "
@@ -147,29 +145,43 @@ def _scion_norm(name: str, options: Mapping[str, Any], shape: torch.Size) -> tup
         by_axes = {0: "BiasRMS", 1: "BiasRMS", 2: "Spectral", 3: "SpectralConv", 4: "SpectralConv"}
         return _scion_norm(by_axes[len(shape)], {}, shape)
     if name == "BiasRMS":
+        if not shape:  # a number is a vector of one entry
+            return "spectral", 1.0
         # Of a vector, which is a column, the spectral norm is the Euclidean one.
-        return "columns" if len(shape) > 1 else "spectral", math.sqrt(shape[0] if shape else 1)
+        if len(shape) == 1:
+            return "spectral", math.sqrt(shape[0])
+        return "columns", math.sqrt(shape[0])
     rows, columns, *kernel = shape
     normalized = options.get("normalized", name != "ColNorm")
     # A convolution of k x k kernels is bounded by k^2 matrices, one for each place of the kernel.
     if name == "SpectralConv":
         return "spectral", math.sqrt(rows / columns) / kernel[0] ** len(kernel)
     if name == "Spectral":
-        length = math.sqrt(rows / columns if normalized else rows)
-        return "spectral", max(1.0, length) if options.get("max", False) else length
+        length = math.sqrt(rows)
+        if normalized:
+            length = math.sqrt(rows / columns)
+        if options.get("max", False):
+            length = max(1.0, length)
+        return "spectral", length
     if name == "Sign":
-        return "linf", 1.0 / columns if normalized else 1.0
+        if normalized:
+            return "linf", 1.0 / columns
+        return "linf", 1.0
     if name in ("ColNorm", "RowNorm"):
         # Transposed, a row of the norm is a column of the tensor, and the sizes change places.
-        of_columns = (name == "ColNorm") != options.get("transpose", False)
-        if options.get("transpose", False):
+        transposed = options.get("transpose", False)
+        if transposed:
             rows, columns = columns, rows
         length = 1.0
         if name == "ColNorm":
-            length = math.sqrt(rows) / (columns if normalized else 1.0)
+            length = math.sqrt(rows)
+            if normalized:
+                length /= columns
         elif normalized:
             length = 1.0 / math.sqrt(columns)
-        return "columns" if of_columns else "rows", length
+        if (name == "ColNorm") != transposed:
+            return "columns", length
+        return "rows", length
     raise OptimizerError(f"Scion's norm {name!r} is not known: register the class")
 
 
@@ -238,7 +250,9 @@ def register(
     >>> from implicit_bias.modules.steps import register
     >>> register("MySign", "linf")
     """
-    name = optimizer_class if isinstance(optimizer_class, str) else optimizer_class.__name__
+    name = optimizer_class
+    if isinstance(name, type):
+        name = name.__name__
     known = get_args(StepNorm)
     if norm not in known:
         raise ValueError(f"norm must be one of {', '.join(known)}, got {norm!r}")
@@ -358,9 +372,13 @@ def nearest_class(optimizer: object) -> str:
 def _lineage(optimizer: object) -> list[str]:
     """Names of the classes that an optimizer, or its class, derives from, nearest first."""
     if isinstance(optimizer, str):
-        known = {name.lower(): name for name in (*KINDS, *READERS, *NO_OPTIMIZER_LIMIT)}
-        return [known.get(optimizer.lower(), optimizer)]
-    of_class = optimizer if isinstance(optimizer, type) else type(optimizer)
+        for name in (*KINDS, *READERS, *NO_OPTIMIZER_LIMIT):
+            if name.lower() == optimizer.lower():
+                return [name]
+        return [optimizer]
+    of_class = optimizer
+    if not isinstance(of_class, type):
+        of_class = type(optimizer)
     return [base.__name__ for base in of_class.__mro__]
 
 
@@ -427,8 +445,9 @@ def _step(optimizer: Any, group: Group, name: str, parameter: Tensor) -> Step:
 
 def each_of(optimizer: object) -> list[Any]:
     """Return an optimizer, its class or its name, or several, as a list, without wrappers."""
-    several = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
-    return [unwrapped(one) for one in several]
+    if isinstance(optimizer, (list, tuple)):
+        return list(map(unwrapped, optimizer))
+    return [unwrapped(optimizer)]
 
 
 def name_of(thing: object) -> str:

@@ -16,9 +16,6 @@ from implicit_bias.base.rounding import SAFETY, Enclosure, gamma
 from implicit_bias.base.validation import Array, check_number
 from implicit_bias.norms.norm import Partition, Shape, UndividedNorm
 
-# A power takes at most this many roundings.
-POWER_ROUNDINGS = 8
-
 
 class Entrywise(UndividedNorm):
     """A root of the sum of powers of absolute values.
@@ -86,8 +83,9 @@ class Entrywise(UndividedNorm):
         # p / (p - 1), twice. An exponent p' in the place of p changes the norm of n entries by a
         # factor n^|1 / p - 1 / p'| at most: hence the logarithm of n.
         size = A.value.size
-        of_sum = gamma(POWER_ROUNDINGS + size + 4)
-        of_root = gamma(POWER_ROUNDINGS + 4) * (1.0 + math.log(max(size, 2)))
+        of_power = 8  # the roundings of a power, at most
+        of_sum = gamma(of_power + size + 4)
+        of_root = gamma(of_power + 4) * (1.0 + math.log(max(size, 2)))
         return self.value(A.magnitude) * (1.0 + SAFETY * (of_sum + of_root))
 
     @final

@@ -117,6 +117,7 @@ class GroupNorm(SumNorm):
         groups = self.groups_of_rows(len(rows.value) // len(self.groups))
         rounding = gamma(int(np.bincount(groups).max()) + 4)
         value = root_sums(rows.value, groups)
+        # ||V_g + E|| <= ||V_g|| + ||E||: radii of rows combine as the rows do.
         radius = root_sums(rows.radius, groups)
         # A norm of numbers near the smallest ones may lose all its digits.
         underflow = SMALLEST_NORMAL * ((value > 0) | (radius > 0))
@@ -124,6 +125,7 @@ class GroupNorm(SumNorm):
 
     def maximiser(self, V: Array) -> Array:
         """Return V_g over its norm, of the group with the largest dual norm."""
+        # The dual norm is a maximum over groups, and one group alone attains it.
         norms = self.dual_norms(V)
         factors = np.zeros(len(norms))
         factors[norms.argmax()] = 1.0 / (norms.max() or 1.0)  # 1 where V is 0

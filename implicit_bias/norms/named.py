@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,9 +22,6 @@ from implicit_bias.norms.norm import (
     OneGroupNorm,
     Shape,
 )
-
-# Roundings per entry that a custom norm may take: its relative error is gamma of all.
-OWN_ROUNDINGS = 16
 
 
 def as_norm(norm: Norm | HasValueAndDual | str, groups: ArrayLike | None = None) -> Norm:
@@ -73,7 +70,7 @@ class AtomError(ValueError):
 class OwnNorm(OneGroupNorm):
     """A norm that is given by its value and its dual alone.
 
-    Both are trusted up to OWN_ROUNDINGS roundings per entry. Over an enclosure of V the triangle
+    Both are trusted up to 16 roundings per entry. Over an enclosure of V the triangle
     inequality gives the bound Omega_*(V + E) <= Omega_*(V) + sum_j radius_j Omega_*(e_j).
 
     Parameters
@@ -81,6 +78,9 @@ class OwnNorm(OneGroupNorm):
     given : object with ``value(coef)`` and ``dual(V)``
         The norm; for a solver with ``atom(zeta, shape, cp)``, too.
     """
+
+    # Per entry of the array: the relative error of a value or a dual is gamma of all.
+    roundings: ClassVar[int] = 16
 
     given: HasValueAndDual
     _unit_duals: dict[Shape, Array] = field(default_factory=dict, init=False, repr=False)
@@ -95,11 +95,11 @@ class OwnNorm(OneGroupNorm):
 
     def value_bound(self, coef: Array) -> float:
         """Return an upper bound on Omega, as far as its value can be trusted."""
-        return self.value(coef) * (1.0 + SAFETY * gamma(OWN_ROUNDINGS * (coef.size + 4)))
+        return self.value(coef) * (1.0 + SAFETY * gamma(self.roundings * (coef.size + 4)))
 
     def dual_bounds(self, V: Enclosure) -> Array:
         """Return an upper bound on Omega_*, shape (1,)."""
-        rounding = 1.0 + SAFETY * gamma(OWN_ROUNDINGS * (V.value.size + 4))
+        rounding = 1.0 + SAFETY * gamma(self.roundings * (V.value.size + 4))
         of_radius = 0.0
         if V.radius.any():
             of_radius = float((V.radius * self._duals_of_units(V.value.shape)).sum())

@@ -168,6 +168,7 @@ class ComposedNorm(ParameterNorm):
                 found[name] = torch.zeros_like(tensor)
                 continue
             norm = self.inner_of(name)
+            # A norm of arrays returns one of numpy: back to the tensor's type and device.
             best = torch.as_tensor(
                 norm.maximiser(_matrix_for(norm, tensor)), dtype=tensor.dtype, device=tensor.device
             )
@@ -188,6 +189,7 @@ class ComposedNorm(ParameterNorm):
 
     def unit(self, name: str) -> float:
         """Return the scale of a tensor."""
+        # A scale of 0 is refused, so that `or` stands for a missing one alone.
         return _lookup_by_part(self.scale, name) or 1.0
 
     def tensor_norms(self, theta: Parameters) -> Array:
@@ -203,6 +205,7 @@ class ComposedNorm(ParameterNorm):
         found = []
         for name, tensor in v.items():
             norm = self.inner_of(name)
+            # The dual of ||theta_p|| / s_p is s_p ||v_p||_*.
             found.append(norm.dual(_matrix_for(norm, tensor)) * self.unit(name))
         return np.array(found)
 
@@ -212,6 +215,7 @@ class ComposedNorm(ParameterNorm):
         for name, part in zeta.items():
             atom = self.inner_of(name).atom(part, matrix_shape(shape[name]), cp)
             parts.append(atom / self.unit(name))
+        # Convex for CVXPY, as the outer norm grows with each of its convex arguments.
         return self.outer.atom(cp.hstack(parts), (len(parts),), cp)
 
 
@@ -336,6 +340,7 @@ def as_parameter_norm(norm: GivenNorm) -> ParameterNorm:
     if isinstance(norm, ParameterNorm):
         return norm
     if isinstance(norm, Norm):
+        # As the table has it, so that it is equal to the norm that optimizers are read as.
         for named in PARAMETER_NORMS.values():
             if named.inner == norm:
                 return named

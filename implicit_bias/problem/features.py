@@ -34,8 +34,6 @@ from implicit_bias.problem.constraints import Constraints, Integers
 from implicit_bias.problem.gating import GateMatrix, dense
 from implicit_bias.problem.masked_gram import masked_gram
 
-# Gates are multiplied as sparse ones if a smaller fraction of their entries is not 0.
-FEW = 0.05
 # Rows handled at once where a product needs a temporary of shape (rows, D).
 BLOCK = 4096
 
@@ -227,7 +225,8 @@ def _adjoint(X: Array, gates: GateMatrix, weights: Array) -> Array:
 def are_few(gates: GateMatrix) -> bool:
     """Whether a sparse product with the gates takes less time than a dense one."""
     size = gates.shape[0] * gates.shape[1]
-    return not isinstance(gates, np.ndarray) and bool(gates.nnz < FEW * size)
+    # With a smaller fraction of entries that are not 0, a sparse product takes less time.
+    return not isinstance(gates, np.ndarray) and bool(gates.nnz < 0.05 * size)
 
 
 def for_products(gates: GateMatrix, small: int = 2**20) -> GateMatrix:

@@ -270,6 +270,7 @@ class HyperplaneContexts(Gating):
     def contexts(self, X: ArrayLike) -> NDArray[np.int64]:
         """Context of each unit, shape (n, H), values 0 .. C - 1."""
         n_hyperplanes = self.weights.shape[1]
+        # The first hyperplane is the most significant bit, as in the source.
         significance = 2 ** np.arange(n_hyperplanes - 1, -1, -1)
         contexts: NDArray[np.int64] = self.fires(X) @ significance
         return contexts

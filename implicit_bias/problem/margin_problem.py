@@ -54,6 +54,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base import validation
+from implicit_bias.base.rounding import sum_up
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import GroupNorm, HasValueAndDual, Norm, Partition, as_groups, as_norm
 from implicit_bias.norms.named import name_of
@@ -63,9 +64,6 @@ from implicit_bias.problem.gating import GateMatrix, Gating, NoGates
 
 # The square of a smaller norm of features is not computed accurately.
 SMALLEST_NORM = 1e-150
-# Range of a finite C: what is beyond asks for other units of the inputs.
-SMALLEST_C = 1e-100
-LARGEST_C = 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,6 +300,21 @@ class MarginProblem:
         return self.box / self.box.max()
 
     @cached_property
+    def value_of_zero(self) -> float:
+        """The primal value of zeta = 0 with its best offsets, rounded up; inf: no hard margin.
+
+        Without offsets each sample has the loss 1: sum_n C_n. Offsets in favour of the class of the
+        largest total C cost 2 C_n for each sample of the others, which may be less.
+        """
+        if self.hard_margin:
+            return math.inf
+        value = sum_up(self.box.tolist())
+        if self.intercept:
+            others = self.owners != np.bincount(self.owners, self.shares).argmax()
+            value = min(value, 2.0 * sum_up(self.box[others].tolist()))
+        return value
+
+    @cached_property
     def features(self) -> Features:
         """Features of the samples."""
         return Features(self.X, self.gates, self.groups)
@@ -381,6 +394,7 @@ class MarginProblem:
         return (
             np.array_equal(self.groups, other.groups)
             and np.array_equal(self.X, other.X)
+            # Both as sparse arrays, as one of them may hold its gates dense.
             and (sp.csr_array(self.gates) != sp.csr_array(other.gates)).nnz == 0
         )
 
@@ -565,6 +579,7 @@ def _as_weights(given: Any, n_samples: int) -> float | Array:
         return check_C(given)
     values = validation.as_numbers(given, "C")
     validation.check_shape(values, "C", (n_samples,), "a number, or one per sample")
+    # Equal weights are the same problem as their number, and have to compare as equal.
     if (values == values[0]).all():
         return check_C(values[0])
     check_C(values.min())
@@ -581,11 +596,10 @@ def check_C(given: object) -> float:  # noqa: N802 - C is a name
     """Return a C as a float: TypeError or ValueError for what is none."""
     validation.check_number(given, "C", "(0, inf]")
     C = float(cast(float, given))
-    if C < SMALLEST_C or LARGEST_C < C < np.inf:
-        raise ValueError(
-            f"C must be between {SMALLEST_C:g} and {LARGEST_C:g}, or inf, the hard margin; got "
-            f"{C:g}"
-        )
+    # Products of C with losses and norms must stay in float64's range: what is beyond asks for
+    # other units of the inputs.
+    if C < 1e-100 or 1e100 < C < np.inf:
+        raise ValueError(f"C must be between 1e-100 and 1e+100, or inf, the hard margin; got {C:g}")
     return C
 
 

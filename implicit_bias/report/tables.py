@@ -125,10 +125,6 @@ def value_in_words(kind: str, value: Any) -> str:
 # --- tables --------------------------------------------------------------------------------------
 
 
-# Terms that are defined below the verdicts, where models have margins.
-MARGIN_TERMS = ("margin", "norm", "max_margin", "optimum", "excess")
-
-
 def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
     """Lay out the tables of a comparison, whose classes have these names; the main ones first."""
     models = pd.DataFrame(_models(comparison))
@@ -157,7 +153,7 @@ def terms_of_verdicts(comparison: Comparison, conclusions: Iterable[Conclusion])
     """Return the terms that are defined below the verdicts of a comparison."""
     keys: list[str] = []
     if any(model.margin for model in comparison.models):
-        keys += MARGIN_TERMS
+        keys += ["margin", "norm", "max_margin", "optimum", "excess"]
     if any(conclusion.verdict is Verdict.DEAD_UNITS for conclusion in conclusions):
         keys.append("dead")
     kind = "two_classes"

@@ -99,6 +99,7 @@ def train_beside_svm(
         architecture = network.architecture()
         solution = solve(architecture.problem(X, y, classes=network.classes), *solving)
         solution.raise_for_status()
+        # The lower bound: an excess over it is at least the true one.
         optimum = solution.certificate.lower
         inputs = X
         if compare_on is not None:

@@ -105,6 +105,7 @@ class RunConfig:
             check_count,
             check_flag,
             check_number,
+            check_seed,
         )
         from implicit_bias.solvers import Tolerances
         from implicit_bias.training.configuration import TrainingConfig
@@ -129,7 +130,7 @@ class RunConfig:
         check_flag(self.standardize, "standardize")
         if self.train_size is not None:
             check_count(self.train_size, "train_size")
-        check_count(self.split_seed, "split_seed", options.SMALLEST_SEED, options.LARGEST_SEED)
+        check_seed(self.split_seed, "split_seed")
         for model in self.models:
             check_choice(model, "models", MODEL_NAMES)
         check_count(self.units, "units")

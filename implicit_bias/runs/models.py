@@ -14,9 +14,6 @@ from implicit_bias.runs.configuration import TRAINING, RunConfig
 from implicit_bias.runs.data import Data
 from implicit_bias.training.history import OnProgress
 
-# SVMs on the gates or the activations that gd-relu has learned.
-NEED_RELU = ("svm-lc", "svm-hl")
-
 
 class ModelFactory:
     """Makes the models of a configuration, by name.
@@ -52,8 +49,10 @@ class ModelFactory:
             Fitted.
         """
         asked = self.config.models
-        order = sorted(asked, key=lambda name: name in NEED_RELU)
-        if order[-1] in NEED_RELU and "gd-relu" not in order:
+        # SVMs on the gates or the activations that gd-relu has learned.
+        need_relu = ("svm-lc", "svm-hl")
+        order = sorted(asked, key=lambda name: name in need_relu)
+        if order[-1] in need_relu and "gd-relu" not in order:
             order = ["gd-relu", *order]
         relu: ReLUClassifier | None = None
         for name in order:

@@ -57,6 +57,7 @@ import joblib
 import pandas as pd
 
 from implicit_bias.base.atomic import write_atomically, write_tables, write_text
+from implicit_bias.base.extras import check_installed
 from implicit_bias.base.validation import check_choice
 from implicit_bias.base.version import VERSION
 from implicit_bias.comparison import is_interrupted
@@ -68,14 +69,6 @@ from implicit_bias.runs.models import ModelFactory
 # The values of each field that a grid names.
 Axes: TypeAlias = Mapping[str, Sequence[Any]]
 Row: TypeAlias = dict[str, Any]
-
-NAMES = tuple(field.name for field in fields(RunConfig))
-# Fields of which one value is a list.
-LISTS = ("positive", "negative", "classes", "id", "models")
-# Columns of a comparison whose names would clash with fields of `RunConfig`, or be unclear there.
-RENAMED = {"error": "validation_error", "units": "groups", "C": "program_C"}
-# Of no use here: an interrupted run is not kept, and the configuration has the number of steps.
-OMITTED = ["interrupted", "steps", "planned_steps"]
 
 # Cells that share their data load them once; one set only, for all of MNIST is 380 MB.
 _load_data = lru_cache(maxsize=1)(load_data)
@@ -97,10 +90,13 @@ def read_grid(file: str | Path) -> Axes:
     file = Path(file)
     grid = tomllib.loads(file.read_text(encoding="utf-8"))
     axes = {}
+    names = tuple(field.name for field in fields(RunConfig))
+    # Fields of which one value is a list.
+    lists = ("positive", "negative", "classes", "id", "models")
     for name, value in grid.items():
-        check_choice(name, f"a key of {file.name}", NAMES)
+        check_choice(name, f"a key of {file.name}", names)
         is_axis = isinstance(value, list)
-        if name in LISTS:
+        if name in lists:
             is_axis = is_axis and all(isinstance(item, list) for item in value)
         axes[name] = value if is_axis else [value]
         if not axes[name]:
@@ -177,7 +173,11 @@ def compute(config: RunConfig) -> Row:
             before = time.perf_counter()
         comparison = data.compare({name: fitted[name] for name in config.models})
 
-    frame = comparison.model_frame().drop(columns=OMITTED, errors="ignore").rename(columns=RENAMED)
+    # An interrupted run is not kept, and the configuration has the number of steps.
+    without = ["interrupted", "steps", "planned_steps"]
+    # Names that would clash with fields of `RunConfig`, or be unclear beside them.
+    renamed = {"error": "validation_error", "units": "groups", "C": "program_C"}
+    frame = comparison.model_frame().drop(columns=without, errors="ignore").rename(columns=renamed)
     results: list[Any] = frame.to_dict("records")
     for row, result in zip(results, comparison.models, strict=True):
         if result.margin is not None:
@@ -316,12 +316,9 @@ def _backend(workers: int | None, address: str | None) -> Iterator[None]:
         with joblib.parallel_config("loky", n_jobs=workers or -1, idle_worker_timeout=30):
             yield
         return
-    try:
-        from distributed import Client, KilledWorker
-    except ImportError as error:
-        raise ImportError(
-            "a Dask cluster needs dask.distributed: pip install 'implicit-bias[dask]'"
-        ) from error
+    check_installed("distributed", "a Dask cluster needs dask.distributed", "dask")
+    from distributed import Client, KilledWorker
+
     try:
         with Client(address) as client, joblib.parallel_config("dask", client=client):
             yield

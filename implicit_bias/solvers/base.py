@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.options import TOLERANCE
-from implicit_bias.base.threads import threads_for
+from implicit_bias.base.threads import threads, threads_for
 from implicit_bias.base.validation import Array, check_count, check_number
 from implicit_bias.base.wording import html_table, number
 from implicit_bias.bounds.certificate import Certificate, Status
@@ -359,9 +360,9 @@ class Solver(ABC):
     def name(self) -> str:
         """What `solve` calls it."""
 
-    def lent_threads(self, problem: MarginProblem) -> int | None:
-        """Return how many threads it has for a problem; None is as many as there are."""
-        return threads_for(costs.order(problem, len(problem.constraints)), self.threads)
+    def lent_threads(self, problem: MarginProblem) -> AbstractContextManager[None]:
+        """Return a context in which it has the threads that a problem is worth."""
+        return threads(threads_for(costs.order(problem, len(problem.constraints)), self.threads))
 
     @abstractmethod
     def run(

@@ -62,16 +62,16 @@ from implicit_bias.solvers.base import Answer, Start
 from implicit_bias.solvers.cones.matrices import cholesky, relative_eigenvalues, symmetric
 from implicit_bias.solvers.iteration import Breakdown, NativeSolver, Run, Steps, zero_answer
 
-# Most rows and columns of a block, together, whose singular values are bounded.
-LARGEST_ORDER = 512
 
+def has_block_balls(norm: object, largest_order: int = 512) -> bool:
+    """Whether a norm is the largest over blocks, each of entries or of few singular values.
 
-def has_block_balls(norm: object) -> bool:
-    """Whether a norm is the largest over blocks, each of entries or of few singular values."""
+    Few are those of a block of up to ``largest_order`` rows and columns together.
+    """
     if not isinstance(norm, OverBlocks) or norm.outer != LInf():
         return False
     for block in norm.blocks:
-        small = block.norm == Spectral() and sum(block.shape) <= LARGEST_ORDER
+        small = block.norm == Spectral() and sum(block.shape) <= largest_order
         if block.norm != LInf() and not small:
             return False
     return True

@@ -53,8 +53,6 @@ Method = Literal["features", "rows", "working-set", "one-group", "highs"]
 # What a norm is made of: sums of l2; l_p, or sums of it over groups; nuclear and spectral norms of
 # many classes; what no method of this package takes.
 Kind = Literal["euclidean", "entries", "matrices", "other"]
-# Systems of the features of a larger order are not considered.
-LARGEST_ORDER = 20_000
 
 
 @dataclass(frozen=True)
@@ -110,6 +108,11 @@ class Sizes:
     def order(self) -> int:
         """Order of a system of the features, r F."""
         return self.coordinates * self.features
+
+    @property
+    def too_many_features(self) -> bool:
+        """Whether a system of the features is not considered: its matrix alone takes 3 GiB."""
+        return self.order > 20_000
 
     def working(self, *, hard: bool) -> Sizes:
         """Return the sizes of a solve on a working set of W rows; see the module's head."""
@@ -188,7 +191,7 @@ def estimates(problem: MarginProblem) -> dict[Method, float]:
     sizes = Sizes.of(problem)
     kind = kind_of(problem)
     methods: list[Method] = ["features", "rows", "working-set"]
-    if sizes.order > LARGEST_ORDER:
+    if sizes.too_many_features:
         methods.remove("features")
     if isinstance(problem.norm, norms.L1 | norms.LInf):
         methods.append("highs")
@@ -211,7 +214,7 @@ def of_interior_point(
 
 def cheaper_system(sizes: Sizes, kind: Kind, *, hard: bool) -> Literal["features", "rows"]:
     """Return in which space an interior point takes less time on some rows."""
-    if sizes.order > LARGEST_ORDER:
+    if sizes.too_many_features:
         return "rows"
     in_features = _seconds("features", sizes, kind, hard)
     in_rows = _seconds("rows", sizes, kind, hard)

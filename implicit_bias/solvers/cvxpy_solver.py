@@ -31,6 +31,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.extras import check_installed
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.norms import Norm
@@ -46,13 +47,13 @@ from implicit_bias.solvers.base import (
 from implicit_bias.solvers.iteration import zero_answer
 from implicit_bias.solvers.linear_program import gordan
 
-try:
-    import cvxpy as cp
-except ImportError as error:
-    raise ImportError(
-        "ECOS, OSQP, Clarabel and SCS are called through CVXPY: "
-        "pip install 'implicit-bias[cvxpy]', or 'implicit-bias[ecos]' for ECOS, too"
-    ) from error
+check_installed(
+    "cvxpy",
+    "ECOS, OSQP, Clarabel and SCS are called through CVXPY",
+    "cvxpy",
+    ", or 'implicit-bias[ecos]' for ECOS, too",
+)
+import cvxpy as cp  # noqa: E402
 
 
 @dataclass(frozen=True)

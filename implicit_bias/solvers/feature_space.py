@@ -65,10 +65,6 @@ from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps
 from implicit_bias.solvers.scaled_rows import TINY
 from implicit_bias.solvers.second_order import ConeVectors, SecondOrderCones
 
-EPSILON = float(np.finfo(np.float64).eps)
-# Rows that are factored at once.
-BLOCK = 4096
-
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureSpace(RowSolver):
@@ -537,6 +533,8 @@ class Polish:
     corrections: ClassVar[int] = 3
     # The price of a change of V, or w, over that of a change of alpha, or the margins.
     dearer: ClassVar[float] = 1e8
+    # The relative rounding error of float64.
+    rounding: ClassVar[float] = 2.0**-52
     # Multiples of the rounding error by which polished margins exceed c.
     safeties: ClassVar[tuple[float, ...]] = (0.0, 4.0, 16.0)
 
@@ -544,7 +542,7 @@ class Polish:
         self.scaled = scaled
         free = point.alpha / (1.0 + scaled.per_sample(scaled.boxed(point.alpha) / point.beta))
         norms = scaled.groups.norms(w)
-        price = (norms.max() / norms.clamp(min=TINY)).clamp(max=1.0 / EPSILON).sqrt()
+        price = (norms.max() / norms.clamp(min=TINY)).clamp(max=1.0 / self.rounding).sqrt()
         self.T = scaled.T * price[scaled.groups.index, None]
         size = float(w.norm() / point.v.norm().clamp(min=TINY))
         self.h = self.dearer * size**2 * free / float(free.max())
@@ -571,7 +569,7 @@ class Polish:
         if scaled.soft:
             return []
         # What rounding can take from a margin in the problem's own coordinates.
-        noise = EPSILON * scaled.magnitudes(v)
+        noise = self.rounding * scaled.magnitudes(v)
         fitted = self._fitted(scaled.c)
         fitted = fitted + self._fitted(scaled.c - scaled.B @ fitted)
         found = []
@@ -607,12 +605,13 @@ def qr_factor(
     *,
     heavy_share: float = 10.0,
     ridge: float = 1e-15,
+    block_rows: int = 4096,
 ) -> Tensor:
     """R of a QR factorisation of some rows and those of diag(weights) B.
 
     Heavy rows come first, those above ``heavy_share`` times the mean: then rounding leaves the
     light ones their digits. Directions whose rows are below ``ridge`` times their columns
-    are left to the refinement.
+    are left to the refinement. So many as ``block_rows`` are factored at once.
 
     Raises
     ------
@@ -623,11 +622,11 @@ def qr_factor(
     heavy = heavy[weights[heavy].argsort(descending=True)]
     light = weights.index_fill(0, heavy, 0.0)
     R = B[:0]
-    for start in range(0, len(heavy), BLOCK):
-        rows = heavy[start : start + BLOCK]
+    for start in range(0, len(heavy), block_rows):
+        rows = heavy[start : start + block_rows]
         R = torch.linalg.qr(torch.cat([R, B[rows] * weights[rows, None]]), mode="r")[1]
-    for start in range(0, len(B), BLOCK):
-        block = slice(start, start + BLOCK)
+    for start in range(0, len(B), block_rows):
+        block = slice(start, start + block_rows)
         R = torch.linalg.qr(torch.cat([R, B[block] * light[block, None]]), mode="r")[1]
     rows = torch.cat([R, *above, (ridge * R.norm(dim=0)).diag()])
     order = rows.abs().amax(1).argsort(descending=True)

@@ -215,7 +215,7 @@ class NativeSolver(base.Solver):
         posed = problem
         if problem.classes is None and not self.takes_norm(problem):
             posed = in_groups_of_gates(problem)
-        with threads(self.lent_threads(posed)):
+        with self.lent_threads(posed):
             found = follow(
                 self.prepare(posed, start),
                 self.limit,
@@ -253,7 +253,7 @@ class RowSolver(NativeSolver):
             return problem.constraints
         return self.rows
 
-    def lent_threads(self, problem: MarginProblem) -> int | None:
-        """Return how many threads it has for these constraints."""
+    def lent_threads(self, problem: MarginProblem) -> AbstractContextManager[None]:
+        """Return a context in which it has the threads that these constraints are worth."""
         n_rows = len(self.chosen(problem))
-        return threads_for(costs.order(problem, n_rows), self.threads)
+        return threads(threads_for(costs.order(problem, n_rows), self.threads))

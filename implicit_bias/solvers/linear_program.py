@@ -51,9 +51,6 @@ from implicit_bias.solvers import base
 from implicit_bias.solvers.iteration import follow
 from implicit_bias.solvers.rounds import RowRounds
 
-# HiGHS's status of a problem without feasible points.
-INFEASIBLE = 2
-
 
 @dataclass(frozen=True, kw_only=True)
 class LinearProgram(base.ExternalSolver):
@@ -162,18 +159,19 @@ class _WorkingProgram(RowRounds):
 
     def solve_and_price(self) -> Status | None:
         """Solve on the working set; where that fails, with more columns or more digits."""
+        infeasible = 2  # HiGHS's status of a problem without feasible points
         while True:
             size = f"{len(self.rows)} rows, {len(self.columns)} columns"
             self.detail = f"{size} in the last linear program"
             status, found = self._program()
-            if status == INFEASIBLE and len(self.columns) < len(self.groups):
+            if status == infeasible and len(self.columns) < len(self.groups):
                 # Perhaps columns are missing.
                 others = np.setdiff1d(np.arange(len(self.groups)), self.columns)
                 self._add_columns(others, 2 * len(self.columns))
             elif found is not None or not self._try_harder():
                 # Solved; or perhaps for want of digits, and there is no more effort to spend.
                 break
-        if status == INFEASIBLE:
+        if status == infeasible:
             alpha = gordan(self.problem, self.working, self.deadline)
             self.best = replace(self.best, alpha=alpha)
             if self.deadline.passed and not alpha.any():

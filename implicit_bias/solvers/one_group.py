@@ -39,6 +39,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import ClassVar, TypeAlias, TypeVar
 
 import numpy as np
@@ -60,8 +61,13 @@ from implicit_bias.solvers.scaling import Layout, ScaledProblem
 Ended = TypeVar("Ended")
 Bounds: TypeAlias = Generator[tuple[float, float], None, Ended]
 
-# The sets of rows, as numbers: alpha_p = 0, free, and at the box.
-AT_ZERO, FREE, AT_BOX = 0, 1, 2
+
+class RowSet(IntEnum):
+    """The set that a row is in, as a number: alpha_p = 0, free, and at the box."""
+
+    AT_ZERO = 0
+    FREE = 1
+    AT_BOX = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +163,7 @@ class _Solved:
     @property
     def d(self) -> Tensor:
         """||V(a)||, ()."""
+        # Where V(a) is nearly 0 rounding may make a' Q a negative.
         return (self.a @ self.products).clamp(min=0.0).sqrt()
 
 
@@ -234,6 +241,7 @@ class _Exchanges(Run):
         problem = self.problem
         rows = solver.chosen(problem)
         _, groups = euclidean_form(problem)
+        # With many classes C bounds the sum of a sample's rows, and no row has a box of its own.
         shared_box = rows.width > 1 and not problem.hard_margin
         if groups.any() or shared_box:
             return False
@@ -249,10 +257,12 @@ class _Exchanges(Run):
         if self.start is not None:
             alpha = scaled.start_alpha(self.start)
             at_box = alpha >= (1.0 - solver.rounding) * scaled.C
-            sets = torch.where(alpha > 0.0, FREE, AT_ZERO).masked_fill_(at_box, AT_BOX)
+            sets = torch.where(alpha > 0.0, RowSet.FREE, RowSet.AT_ZERO).masked_fill_(
+                at_box, RowSet.AT_BOX
+            )
             if (yield from self._solve_levels([len(rows)], sets)):
                 return True
-        free = torch.full((sizes[0],), FREE, device=scaled.device)
+        free = torch.full((sizes[0],), RowSet.FREE, device=scaled.device)
         if (yield from self._solve_levels(sizes, free)):
             return True
         self.detail = solver.fell_back
@@ -266,7 +276,7 @@ class _Exchanges(Run):
             if point is not None:
                 # The new rows have alpha = 0; those that fall short of the margin become free.
                 more = (0, size - len(sets))
-                sets = pad(sets, more, value=AT_ZERO)
+                sets = pad(sets, more, value=RowSet.AT_ZERO)
                 a = pad(point.a, more)
                 sets, _ = self._exchanged(_Solved(a, self._products(a), point.beta), sets)
             for growth in self.solver.growths:
@@ -323,7 +333,7 @@ class _Exchanges(Run):
         """Solve the equations of the sets; None where they have no solution, or by rounding."""
         scaled = self.scaled
         n = len(sets)
-        F = torch.nonzero(sets == FREE)[:, 0]
+        F = torch.nonzero(sets == RowSet.FREE)[:, 0]
         if not len(F):
             return None
         # With the rows at the box at a_U = d C_U the equations of the free rows are
@@ -332,7 +342,7 @@ class _Exchanges(Run):
         parts = scaled.e.new_zeros((n, 1 + scaled.soft))
         right = scaled.b[F, None]
         if scaled.soft:
-            parts[:, 1] = torch.where(sets == AT_BOX, scaled.C[:n], 0.0)
+            parts[:, 1] = torch.where(sets == RowSet.AT_BOX, scaled.C[:n], 0.0)
             right = torch.hstack([right, -self._products(parts[:, 1:])[F]])
         # Without offsets the border (F, 0) and its right side (0, k) need no product.
         border = scaled.e[: len(F)]
@@ -399,24 +409,24 @@ class _Exchanges(Run):
         """
         scaled = self.scaled
         n = len(sets)
-        free = sets == FREE
+        free = sets == RowSet.FREE
         b = scaled.b[:n]
         # Free rows with a < 0 go to AT_ZERO, those with a > d C to AT_BOX, all others stay.
-        changed = torch.where(free & ~(point.a >= 0.0), AT_ZERO, sets)
+        changed = torch.where(free & ~(point.a >= 0.0), RowSet.AT_ZERO, sets)
         if scaled.soft:
-            changed = torch.where(free & (point.a > point.d * scaled.C[:n]), AT_BOX, changed)
+            changed = torch.where(free & (point.a > point.d * scaled.C[:n]), RowSet.AT_BOX, changed)
         # Rows at zero need r >= 0, rows at the box r <= 0; else they become free. The sign of the
         # condition is FREE - sets: 1 at zero, -1 at the box, and 0 for free rows, which have none.
         r = point.products - b
         if scaled.n_offsets:
             r += scaled.e[:n] @ point.beta
-        joining = (FREE - sets) * r < -self.solver.rounding * b
+        joining = (RowSet.FREE - sets) * r < -self.solver.rounding * b
         breaches = int((joining | (changed != sets)).sum())
         if not math.isinf(growth):
-            short = joining & (sets == AT_ZERO)
+            short = joining & (sets == RowSet.AT_ZERO)
             worst = _largest(-r / b, short, growth * int(free.sum()))
             joining = (joining & ~short) | worst
-        return changed.masked_fill_(joining, FREE), breaches
+        return changed.masked_fill_(joining, RowSet.FREE), breaches
 
     # --- bounds --------------------------------------------------------------------------------
 

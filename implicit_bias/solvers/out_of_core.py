@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base import validation
 from implicit_bias.base.deadline import NEVER, Deadline
+from implicit_bias.base.extras import check_installed
 from implicit_bias.base.rounding import up
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate, Status, margin_enclosures
@@ -44,7 +45,7 @@ from implicit_bias.solvers.iteration import follow, zero_answer
 from implicit_bias.solvers.rounds import Exchange, Rounds
 from implicit_bias.solvers.solve import solve
 
-T = TypeVar("T")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, eq=False)
@@ -506,12 +507,9 @@ class Blocks:
     @classmethod
     def of(cls, X: Any, y: ArrayLike | Any, rows_a_block: int | None = None) -> Blocks:
         """Cut data into blocks; see `solve_out_of_core`."""
-        try:
-            import dask.array as da
-        except ImportError as error:
-            raise ImportError(
-                "data in blocks need Dask: pip install 'implicit-bias[dask]'"
-            ) from error
+        check_installed("dask", "data in blocks need Dask", "dask")
+        import dask.array as da
+
         if not isinstance(X, da.Array | np.memmap):
             raise TypeError(
                 f"X must be a Dask array or a memory map (numpy.memmap), not a "
@@ -555,8 +553,8 @@ class Blocks:
         return cls(parts, n_samples, n_features)
 
     def map(
-        self, function: Callable[..., T], *arguments: Any, deadline: Deadline = NEVER
-    ) -> list[T]:
+        self, function: Callable[..., Found], *arguments: Any, deadline: Deadline = NEVER
+    ) -> list[Found]:
         """Return function(inputs, labels, start, *arguments) of each block, computed by Dask.
 
         Raises
@@ -639,13 +637,13 @@ def _read(
 
 
 def _in_block(
-    function: Callable[..., T],
+    function: Callable[..., Found],
     deadline: Deadline,
     X: NDArray[Any],
     y: NDArray[Any],
     start: int,
     *arguments: Any,
-) -> T:
+) -> Found:
     """Call a function of a block, unless the deadline has passed; its errors name the rows."""
     deadline.check()
     try:

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.threads import threads
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Graded, Status, grade
 from implicit_bias.bounds.gordan import (
@@ -155,6 +154,7 @@ def solve(
     check_start(problem, start)
     began = time.perf_counter()
     deadline = Deadline.asked(max_seconds)
+    conflict = find_conflict(problem)  # a plain cause why nothing separates the samples
     options = choice.MethodOptions(
         tolerances=Tolerances(
             gap=tol, feasibility=feasibility_tol, infeasibility=infeasibility_tol
@@ -203,11 +203,12 @@ def solve(
         # The time that making the solver took, which may load a large library, is gone.
         method = replace(method, max_seconds=deadline.left)
 
-    with threads(method.lent_threads(problem)):
+    with method.lent_threads(problem):
         # --- run -----------------------------------------------------------------------------
         trials = _Trials(problem, formulated, method.tolerances.gap, on_progress, deadline)
-        conflict = find_conflict(problem)
-        if conflict is not None:
+        if conflict is None:
+            found = finite(problem, method.run(formulated, on_progress, start))
+        else:
             # Two samples at most, which are the proof: no method runs.
             zero = zero_answer(problem)
             found = Candidate(
@@ -217,12 +218,10 @@ def solve(
                 status=Status.NOT_SEPARABLE,
                 iterations=0,
             )
-            trials.best = trials.graded(method, found)
-        else:
-            trials.best = trials.run(method, start)
-            # --- fall back -------------------------------------------------------------------
-            if falls_back and trials.unsettled:
-                _fall_back(trials, options)
+        trials.best = trials.graded(method, found)
+        # --- fall back -----------------------------------------------------------------------
+        if falls_back and conflict is None and trials.unsettled:
+            _fall_back(trials, options)
         # --- answer --------------------------------------------------------------------------
         best = trials.best
         advice = _advice(problem, best, deadline)
@@ -320,10 +319,10 @@ class _Trials:
         self.on_progress = on_progress
         self.deadline = deadline
 
-    def run(self, method: Solver, start: Start | None = None) -> _Attempt:
+    def run(self, method: Solver) -> _Attempt:
         """Run a method, and grade what it found."""
-        found = method.run(self.formulated, self.on_progress, start)
-        return self.graded(method, finite(self.problem, found))
+        found = finite(self.problem, method.run(self.formulated, self.on_progress))
+        return self.graded(method, found)
 
     def graded(self, method: Solver, found: Candidate) -> _Attempt:
         """Grade what a method found, in the time that is left."""

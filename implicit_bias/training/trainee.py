@@ -150,6 +150,7 @@ class Trainee:
         """F, the smallest margin, and the logarithms of the losses (N,) at weights (P,)."""
         self.set_weights(weights)
         outputs = outputs_in_chunks(self.module, self.inputs, self.chunk)
+        # In logarithms, as the losses themselves underflow late in a training.
         log_losses = self.loss.log_loss(soft_margins(outputs, self.labels))
         log_loss = torch.logsumexp(log_losses, dim=0) - math.log(len(log_losses))
         return log_loss.item(), min_margin(self.module, outputs, self.labels), log_losses
@@ -213,6 +214,7 @@ class Trainee:
         # The margins of a network of this package leave the readout's bias out, too.
         if isinstance(self.module, Network):
             weights.pop("readout_bias", None)
+        # Of degree L, as the margins are, so that their ratio does not depend on the scale.
         return self.norm.value(weights) ** self.degree
 
     def balance(self) -> float:
@@ -328,6 +330,7 @@ def as_trainee(
         # --- theta: a parameter without a gradient (a gate's weights) is constant, no part of it
         values = evaluate.values_of(copied)
         leaves = [values[name].requires_grad_() for name in trained]
+        # Of all outputs in one: it only matters here which parameters reach them.
         total = evaluate.evaluate(copied, values, first).sum()
         if not total.requires_grad:
             raise ValueError(NOTHING_TRAINED)

@@ -35,6 +35,14 @@ def close(actual: Array, expected: Array) -> None:
     np.testing.assert_allclose(actual / size, expected / size, rtol=0, atol=EXACT)
 
 
+def test_coefficients_of_zero_lose_one_per_sample_or_two_per_sample_of_the_smaller_class() -> None:
+    hard = max_margin(np.array([[1.0], [2.0], [-1.0]]), np.array([1.0, 1.0, -1.0]))
+    assert hard.value_of_zero == np.inf
+    soft = replace(hard, C=np.array([0.5, 1.0, 0.25]))
+    assert soft.value_of_zero == 1.75
+    assert replace(soft, intercept=True).value_of_zero == 0.5
+
+
 # --- products --------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ import cases
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import grade
-from implicit_bias.bounds.upper import best_scale, value_of_zero
+from implicit_bias.bounds.upper import best_scale
 from implicit_bias.problem.gating import Gating
 from oracles import check_judged, check_overlap, exact_bounds
 
@@ -103,7 +103,7 @@ def test_the_value_of_zero_is_that_of_its_best_offsets(
     problem = replace(problem, intercept=intercept)
     sums = [float(problem.box[problem.owners == k].sum()) for k in set(problem.owners)]
     best = min(sum(sums), *(2.0 * (sum(sums) - own) for own in sums)) if intercept else sum(sums)
-    assert value_of_zero(problem) == pytest.approx(best, rel=1e-14)
+    assert problem.value_of_zero == pytest.approx(best, rel=1e-14)
     coef = np.zeros(problem.coef_shape)
     assert certify(problem, coef).upper == pytest.approx(best, rel=1e-14)
     graded = grade(problem, coef, np.zeros(problem.alpha_shape), Status.ITERATION_LIMIT)

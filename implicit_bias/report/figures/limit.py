@@ -10,13 +10,6 @@ from implicit_bias.base.atomic import write_atomically
 from implicit_bias.report.style import BLUE, HEIGHT, VERMILION, WIDTH, logarithmic, look, style
 from implicit_bias.training.limit import LimitResult
 
-# What tends to 0 in the limit; each is known of some networks only.
-DISTANCES = {
-    "excess": "norm / minimum − 1",
-    "gap": "KKT gap in the norm of the training",
-    "residual": "KKT residual",
-}
-
 
 def write_limit(file: Path, result: LimitResult) -> Path:
     """Write the figure of a training (PNG) and return its file."""
@@ -31,8 +24,14 @@ def draw_limit(result: LimitResult) -> Figure:
     frame = result.frame()
     # The axes are logarithmic, and training begins at step 0.
     frame = frame[frame["step"] > 0]
+    # What tends to 0 in the limit; each is known of some networks only.
+    distances = {
+        "excess": "norm / minimum − 1",
+        "gap": "KKT gap in the norm of the training",
+        "residual": "KKT residual",
+    }
     curves = {}
-    for column, label in DISTANCES.items():
+    for column, label in distances.items():
         if column in frame:
             shown = frame[np.isfinite(frame[column]) & (frame[column] > 0)]
             if len(shown):
