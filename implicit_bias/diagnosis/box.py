@@ -48,11 +48,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from implicit_bias.diagnosis.loss_tail import JudgedLoss
+from implicit_bias.diagnosis.past_rates import Rates, sums_of_decay
 from implicit_bias.modules.evaluate import as_module
 from implicit_bias.modules.loading import Batch, batches
 from implicit_bias.modules.margins import Margins
@@ -121,8 +123,8 @@ class BoxLimit:
         Fraction of the weights (of Muon's tensors the singular values) of at least 99 % of the
         radius.
     decayed : float
-        How far decay has acted, 1 - exp(-lambda sum of the rates), of the tensor of which it is
-        least; nan where the rates of the training are not known.
+        How far decay has acted, 1 - exp(-sum_t eta_t lambda) of all past rates eta_t, of the tensor
+        of which it is least; nan, unknown, where these rates are.
     free : dict from str to float
         Dual norm of the gradient of each tensor without decay.
     penalty_score : float
@@ -211,7 +213,7 @@ def box_gap(
     *,
     optimizer: object,
     loss: Loss,
-    rates: Sequence[float] | None = None,
+    rates: Rates | None = None,
 ) -> BoxLimit:
     r"""Measure how far a network is from the limit of an optimizer with weight decay.
 
@@ -230,9 +232,12 @@ def box_gap(
         What trains the module: norms, radii and decay are read from its parameter groups.
     loss : callable
         ``loss(outputs, labels)``, the mean over the samples that was minimised, without decay.
-    rates : sequence of float, optional
-        The learning rates of all steps, of the first group; without them a rate that never changed
-        is taken from the optimizer's state.
+    rates : sequence of float, LRScheduler, sequence of LRScheduler, or BoxTrace, optional
+        The learning rates of the past steps, for ``decayed``: those of the first parameter group at
+        each optimizer step (rates of other groups are in proportion); or the scheduler, or
+        one per optimizer, which is replayed on a copy, where its rates follow from its
+        settings; or the `BoxTrace` that has recorded each step. By default a rate that never
+        changed is taken from the optimizer's state; under a scheduler ``decayed`` is nan, unknown.
 
     Returns
     -------
@@ -242,7 +247,8 @@ def box_gap(
     ------
     ValueError
         A loss that does not take these labels, or is no finite number; gradients that are 0 or not
-        finite; labels beside a loader;
+        finite; labels beside a loader; ``rates`` that are not one per step, or of a scheduler that
+        depends on more than its steps (ReduceLROnPlateau);
         `OptimizerError`: an optimizer without weight decay, or whose steps are not known.
 
     Notes
@@ -260,21 +266,40 @@ def box_gap(
     >>> found = box_gap(model, X, y, optimizer=adamw, loss=torch.nn.functional.cross_entropy)
     >>> round(found.score, 6), found.reached, found.at_wall
     (0.0, 1.0, 1.0)
+
+    After 500 steps with a rate that fell from 0.01 to 0:
+
+    >>> rates = [0.01 * (1 - t / 500) for t in range(500)]
+    >>> loss = torch.nn.functional.cross_entropy
+    >>> round(box_gap(model, X, y, optimizer=adamw, loss=loss, rates=rates).decayed, 3)
+    0.993
     """
     module = as_module(module)
     steps = steps_of(optimizer, module)
+    return _limit_in_box(module, batches(inputs, labels), loss, steps, sums_of_decay(steps, rates))
+
+
+def _limit_in_box(
+    module: nn.Module,
+    samples: Iterable[Batch],
+    loss: Loss,
+    steps: Sequence[Step],
+    decay_so_far: Mapping[str, float],
+) -> BoxLimit:
+    """Measure a module by the steps of its optimizer, and what `sums_of_decay` found."""
     if not any(step.decay > 0.0 for step in steps):
         raise OptimizerError(
             "the optimizer has no weight decay, so that nothing bounds the weights: diagnose "
             "measures the margin problem instead"
         )
-    value, gradients, first_arguments = _gradients(module, batches(inputs, labels), loss, steps)
+    value, gradients, first_arguments = _gradients(module, samples, loss, steps)
     terms = Terms.of(steps, gradients)
     # min L >= L(theta) - gap, if L is convex in theta and every tensor has a ball.
     lower_bound = math.nan
     if len(terms.norms) == len(steps) and _is_affine(module, first_arguments):
         lower_bound = value - terms.gap
-    acted = [_decayed(step, steps[0], rates) for step in steps if step.decay > 0.0]
+    # The slowest tensor counts. Where one is unknown (nan) it might be that one.
+    least = float(np.min(list(decay_so_far.values())))
     return BoxLimit(
         score=terms.score,
         gap=terms.gap,
@@ -284,16 +309,46 @@ def box_gap(
         norms=terms.norms,
         reached=terms.reached,
         at_wall=terms.at_wall,
-        decayed=min(acted),
+        decayed=-math.expm1(-least),
         free=terms.free,
         penalty_score=terms.penalty_score,
     )
 
 
+def _has_box(optimizer: object, loss: object) -> bool:
+    """Whether there is an optimizer object that has weight decay, and a loss with gradients."""
+    return has_decay(optimizer) and callable(loss) and not isinstance(loss, MarginLoss)
+
+
+def told_decay(
+    module: nn.Module, optimizer: object, loss: object, rates: Rates | None
+) -> dict[str, float] | None:
+    """Return what the rates say of decay so far, for `box_of`; None where none are given.
+
+    Raises
+    ------
+    ValueError
+        There is nothing that the rates could be about; and as `sums_of_decay`.
+    """
+    if rates is None:
+        return None
+    if not _has_box(optimizer, loss):
+        raise ValueError(
+            "rates= says how far weight decay has acted, which is measured of an optimizer object "
+            "with weight decay and a loss that is a function of outputs and targets: pass both, or "
+            "leave rates out"
+        )
+    return sums_of_decay(steps_of(optimizer, module), rates)
+
+
 def box_of(
-    gradients: Margins, optimizer: object, loss: object, judged: JudgedLoss
+    gradients: Margins,
+    optimizer: object,
+    loss: object,
+    judged: JudgedLoss,
+    decay_so_far: Mapping[str, float] | None = None,
 ) -> BoxLimit | None:
-    """Call `box_gap` for a module that is diagnosed; None where its loss has no gradient here.
+    """Do what `box_gap` does for a module that is diagnosed; None of a loss without gradients here.
 
     Parameters
     ----------
@@ -305,8 +360,10 @@ def box_of(
         What was minimised; it must be a function of outputs and targets.
     judged : JudgedLoss
         What `judge_loss` found of it: which targets it takes, if there is one output.
+    decay_so_far : mapping from str to float, optional
+        What `told_decay` found; by default the optimizer's state is asked.
     """
-    if not has_decay(optimizer) or not callable(loss) or isinstance(loss, MarginLoss):
+    if not _has_box(optimizer, loss):
         return None
     labels = torch.as_tensor(gradients.labels)
     if gradients.classes is None:
@@ -315,17 +372,21 @@ def box_of(
             return None
         labels = torch.where(labels > 0, 1.0, judged.low_label)
 
+    given_loss: Any = loss
+
     def own_loss(outputs: Tensor, targets: Tensor) -> Any:
         if gradients.classes is not None:
-            return loss(outputs, targets)
+            return given_loss(outputs, targets)
         if judged.flat:
             outputs = outputs.reshape(-1)
-        return loss(outputs, targets.to(outputs))
+        return given_loss(outputs, targets.to(outputs))
 
     try:
-        return box_gap(
-            gradients.module, gradients.inputs, labels, optimizer=optimizer, loss=own_loss
-        )
+        steps = steps_of(optimizer, gradients.module)
+        if decay_so_far is None:
+            decay_so_far = sums_of_decay(steps, None)
+        samples = batches(gradients.inputs, labels)
+        return _limit_in_box(gradients.module, samples, own_loss, steps, decay_so_far)
     except torch.OutOfMemoryError:
         raise
     except (ValueError, TypeError, RuntimeError, IndexError):
@@ -531,18 +592,6 @@ def _penalty_score(sums: Sequence[Tensor], gradients: Sequence[Tensor]) -> float
         return math.nan
     stationarity = float(torch.linalg.vector_norm(torch.cat(list(sums))))
     return _ratio(stationarity, float(torch.linalg.vector_norm(torch.cat(list(gradients)))))
-
-
-def _decayed(step: Step, first: Step, rates: Sequence[float] | None) -> float:
-    """How far decay has acted on a tensor: 1 - exp(-lambda sum of the rates); nan if unknown."""
-    if rates is not None:
-        # They are those of the first group. The rates of others are in proportion to them.
-        total = math.fsum(rates) * step.first_rate / first.first_rate
-    elif step.scheduled:
-        return math.nan
-    else:
-        total = step.taken * step.rate
-    return -math.expm1(-step.decay * total)
 
 
 def _is_affine(module: nn.Module, arguments: tuple[Any, ...]) -> bool:

@@ -61,6 +61,11 @@ class BoxTrace:
     ----------
     rows : list of dict
         What was measured, one row per point; `frame` has a table of them.
+    steps_taken : int
+        Number of steps that were recorded.
+    decay_so_far : dict from str to float
+        Sum of rate times decay over these steps, of each tensor with decay, by name. With them
+        ``rates=trace`` tells `box_gap` and `diagnose` how far decay has acted.
 
     Raises
     ------
@@ -109,9 +114,8 @@ class BoxTrace:
                 "the optimizer has no decoupled weight decay, so that nothing bounds the weights: "
                 "a Recorder measures the margin problem instead"
             )
-        # By name: the averages m_p, and the sum of rate times decay of the steps so far.
-        self._averages: dict[str, Tensor] = {}
-        self._decay_so_far = {step.name: 0.0 for step in steps if step.decay > 0.0}
+        self._averages: dict[str, Tensor] = {}  # m_p, by name
+        self.decay_so_far = {step.name: 0.0 for step in steps if step.decay > 0.0}
 
     def __repr__(self) -> str:
         return f"BoxTrace({len(self.rows)} points of {self.steps_taken} steps)"
@@ -153,8 +157,8 @@ class BoxTrace:
             self._measure(float(loss), steps, gradients)
         # The step that follows decays the weights by this much.
         for step in steps:
-            if step.name in self._decay_so_far:
-                self._decay_so_far[step.name] += step.rate * step.decay
+            if step.name in self.decay_so_far:
+                self.decay_so_far[step.name] += step.rate * step.decay
 
     def _measure(self, loss: float, steps: list[Step], gradients: dict[str, Tensor]) -> None:
         # m_t begins at 0, so that its weights sum to 1 - beta^t.
@@ -171,7 +175,7 @@ class BoxTrace:
                 "reached": smooth.reached,
                 "at_wall": smooth.at_wall,
                 # A weight has kept exp(-sum of eta lambda) of its start. The slowest tensor counts.
-                "decayed": -math.expm1(-min(self._decay_so_far.values())),
+                "decayed": -math.expm1(-min(self.decay_so_far.values())),
             }
         )
 

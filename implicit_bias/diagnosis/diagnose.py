@@ -34,13 +34,14 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.diagnosis.box import box_of
+from implicit_bias.diagnosis.box import box_of, told_decay
 from implicit_bias.diagnosis.checks import check, what_is_measured
 from implicit_bias.diagnosis.escape import EscapeSearch
 from implicit_bias.diagnosis.findings import Finding, warn
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import LayerBounds
 from implicit_bias.diagnosis.loss_tail import judge_loss
+from implicit_bias.diagnosis.past_rates import Rates
 from implicit_bias.diagnosis.regime import Start, regime_of
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.diagnosis.training import TrainingTest, limit_of, weight_decay
@@ -88,6 +89,7 @@ def diagnose(
     norm: tensors.GivenNorm | None = None,
     loss: object = None,
     optimizer: object = None,
+    rates: Rates | None = None,
     leading: bool = False,
     start: Start | None = None,
     max_seconds: float | None = None,
@@ -125,6 +127,10 @@ def diagnose(
         parameters, no weight decay, and no epsilon above the gradients. With weight decay, and a
         function as ``loss``, ``box`` measures the limit with it, and the verdict says which problem
         describes the weights.
+    rates : sequence of float, LRScheduler, sequence of LRScheduler, or BoxTrace, optional
+        The learning rates of the past steps, as in `box_gap`: a list, the schedulers or a
+        `BoxTrace`. ``box.decayed`` is unknown, nan, under a scheduler without them. They need
+        an optimizer object with weight decay and a function as ``loss``.
     leading : bool
         Measure the leading-order part of the module, the limit of f(c theta) / c^L as c grows,
         where residual blocks, low-rank updates of frozen weights, biases above the first layer,
@@ -160,7 +166,8 @@ def diagnose(
         Inputs, outputs or labels do not fit, or outputs are random or not finite. A loader has too
         much data, or others in each pass (random augmentation). The norm is unknown: no such name,
         or none is known for the optimizer (Adagrad, gradient descent mixed with others, rates of
-        different schedules). The module is no module.
+        different schedules). The module is no module. ``rates`` are not one per step, or of a
+        scheduler that cannot be replayed, or there is no weight decay that they could be about.
     TimeoutError
         ``max_seconds`` was over before the degree of the leading-order part was known.
 
@@ -206,6 +213,7 @@ def diagnose(
     if norm is not None:
         asked = tensors.as_parameter_norm(norm)
     limit = limit_of(module, asked, optimizer)
+    decay_so_far = told_decay(module, optimizer, loss, rates)
     with (
         one_thread_if_small(module, inputs),
         evaluating(module) as (module, modes),
@@ -228,7 +236,7 @@ def diagnose(
         deadline = deadline.leaving(time.monotonic() - started - subject.seconds)
         judged = judge_loss(loss, gradients.classes)
         # Weight decay acts on the module as it is trained, not on its leading-order part.
-        box = box_of(subject.itself.gradients, optimizer, loss, judged)
+        box = box_of(subject.itself.gradients, optimizer, loss, judged, decay_so_far)
 
         # 2. The gap: of the best multipliers, of the loss's weights, across kinks.
         best = subject.measure(limit.norm, deadline=deadline.sooner(fractions.gap))

@@ -89,6 +89,7 @@ class Code(StrEnum):
     NO_EXPONENTIAL_TAIL = "no-exponential-tail", Kind.OTHER_LIMIT
     OTHER_MARGIN = "other-margin", Kind.OTHER_LIMIT
     WEIGHT_DECAY = "weight-decay", Kind.OTHER_LIMIT
+    DECAY_IS_UNKNOWN = "decay-is-unknown", Kind.OTHER_LIMIT
     NEAR_IN_THE_BOX = "near-in-the-box", Kind.OTHER_LIMIT
     NOT_NEAR_IN_THE_BOX = "not-near-in-the-box", Kind.OTHER_LIMIT
     DECAY_HAS_HARDLY_ACTED = "decay-has-hardly-acted", Kind.OTHER_LIMIT

@@ -129,7 +129,7 @@ def weight_decay(optimizer: object, box: BoxLimit | None = None) -> Iterator[Fin
         elif box.describes:
             yield Finding(Code.NOT_NEAR_IN_THE_BOX, box.decayed, details=details)
         else:
-            yield Finding(Code.WEIGHT_DECAY, decay, details=details)
+            yield Finding(Code.DECAY_IS_UNKNOWN, decay, details=details)
         return
 
 

@@ -122,6 +122,35 @@ def test_the_automatic_choice(problem: MarginProblem, expected: str, system: str
     assert choose(problem).system == system
 
 
+def labelled(n: int, k: int, C: float = np.inf) -> MarginProblem:
+    """Pose samples in the plane that are apart: k directions, and a length from 1 to 2."""
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % k
+    angles = 2.0 * np.pi * (y + 0.5 * rng.random(n)) / k
+    X = np.column_stack([np.cos(angles), np.sin(angles)]) * rng.uniform(1.0, 2.0, (n, 1))
+    labels = y
+    if k == 2:
+        labels = 2 * y - 1
+    return max_margin(X, labels, C=C)
+
+
+def test_of_many_samples_and_few_features_few_are_worked_on() -> None:
+    """From 50 samples and 100 rows for each row of a working set on, despite the estimates."""
+    for k, features, factor in ((2, 2, 100), (3, 4, 50), (5, 8, 50)):
+        rows = int(500 + 1.5 * features)
+        few = labelled(factor * rows - 50, k)
+        many = labelled(factor * rows, k)
+        assert min(estimates(many), key=lambda name: estimates(many)[name]) == "features"
+        assert choose_solver(few) == "interior-point"
+        assert choose_solver(many) == "working-set"
+    # A soft margin has many more support vectors, and other norms were not measured.
+    assert choose_solver(labelled(50 * 506, 3, C=1.0)) == "interior-point"
+    found = solve(labelled(50 * 506, 3))
+    assert found.status is Status.OPTIMAL
+    assert found.stats.solver == "working-set"
+    assert "samples" in found.stats.detail
+
+
 def test_why_it_was_chosen_is_said() -> None:
     problem = drawn(20, 30)
     seconds = estimates(problem)

@@ -1,0 +1,235 @@
+r"""How far weight decay has acted on each tensor, by the learning rates of the past steps.
+
+A step with decoupled decay lambda multiplies the weights by 1 - eta_t lambda, so that after all of
+them a weight has kept
+
+    prod_t (1 - eta_t lambda)  =  exp(-sum_t eta_t lambda)      up to (eta_t lambda)^2 / 2 a step
+
+of its start. `sums_of_decay` finds the sum of each tensor. An optimizer's state has the rate of now
+alone, so that a constant rate is read from it, and the rates under a scheduler are told by the
+caller: as a list, by the scheduler, or by a trace of the training.
+
+A scheduler is replayed on an optimizer of its own, built from the settings that it shows, and must
+end at the rates that the user's scheduler has set last. The user's one is only read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch.optim.lr_scheduler import LRScheduler, SequentialLR
+
+from implicit_bias.base.validation import Array
+from implicit_bias.modules.steps import Step
+
+# Settings of the schedulers of torch whose rates are functions of their steps alone. They are
+# attributes and arguments by the same name.
+SETTINGS: dict[str, tuple[str, ...]] = {
+    "StepLR": ("step_size", "gamma"),
+    "ConstantLR": ("factor", "total_iters"),
+    "LinearLR": ("start_factor", "end_factor", "total_iters"),
+    "ExponentialLR": ("gamma",),
+    "PolynomialLR": ("total_iters", "power"),
+    "CosineAnnealingLR": ("T_max", "eta_min"),
+}
+CURE = "pass the rate of each step as a list, param_groups[0]['lr'], or a BoxTrace of the training"
+
+
+@runtime_checkable
+class DecayCount(Protocol):
+    """What `BoxTrace` has counted.
+
+    Attributes
+    ----------
+    decay_so_far : dict from str to float
+        Sum of rate times decay of each tensor with decay, by name.
+    steps_taken : int
+        Number of steps that it has seen.
+    """
+
+    decay_so_far: dict[str, float]
+    steps_taken: int
+
+
+Rates: TypeAlias = ArrayLike | LRScheduler | Sequence[LRScheduler] | DecayCount
+
+
+def sums_of_decay(steps: Sequence[Step], rates: Rates | None) -> dict[str, float]:
+    """Return sum_t eta_t lambda of each tensor that has decay; nan where the rates are not known.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        Of all trained tensors.
+    rates : sequence of float, LRScheduler, sequence of LRScheduler, BoxTrace, or None
+        As in `box_gap`.
+
+    Raises
+    ------
+    ValueError
+        Rates that are negative or not finite, or not as many as steps were taken; a scheduler that
+        cannot be replayed, or is of no optimizer given; a trace of some steps only, or of another
+        module.
+    """
+    decaying = [step for step in steps if step.decay > 0.0]
+    # A tensor that some batch did not use was moved less often, so that the largest count is that
+    # of the training. Optimizers without a count (Muon, SGD) step together with those that count.
+    taken = max((step.taken for step in steps if not math.isnan(step.taken)), default=math.nan)
+    if isinstance(rates, DecayCount):
+        return _of_trace(decaying, rates, taken)
+    schedulers = _as_schedulers(rates)
+    if rates is not None and not schedulers:
+        total = math.fsum(_checked(rates, taken))
+        # They are those of the first group. The rates of others are in proportion to them.
+        first = steps[0].first_rate
+        return {step.name: step.decay * total * step.first_rate / first for step in decaying}
+
+    sums = {}
+    for step in decaying:
+        if step.scheduled:
+            sums[step.name] = math.nan
+        else:
+            sums[step.name] = step.decay * step.taken * step.rate
+    for scheduler in schedulers:
+        totals = _totals(scheduler, taken)
+        known = False
+        for group, total in zip(scheduler.optimizer.param_groups, totals, strict=True):
+            held = {id(parameter) for parameter in group["params"]}
+            for step in steps:
+                if id(step.parameter) in held:
+                    known = True
+                    if step.decay > 0.0:
+                        sums[step.name] = step.decay * total
+        if not known:
+            raise ValueError(
+                f"the scheduler {type(scheduler).__name__} in rates= sets the rate of no trained "
+                "tensor of the module: pass the scheduler of the optimizer in optimizer="
+            )
+    return sums
+
+
+def _of_trace(decaying: Sequence[Step], trace: DecayCount, taken: float) -> dict[str, float]:
+    """Read what a trace has counted."""
+    if not math.isnan(taken) and trace.steps_taken != taken:
+        raise ValueError(
+            f"the trace in rates= has seen {trace.steps_taken} steps, but the optimizer has taken "
+            f"{taken:g}: call its record at each step, or pass the rates of all steps as a list"
+        )
+    missing = [step.name for step in decaying if step.name not in trace.decay_so_far]
+    if missing:
+        raise ValueError(
+            f"the trace in rates= has not seen the tensor {missing[0]!r} with weight decay: pass "
+            "the trace of this module and these optimizers"
+        )
+    return {step.name: trace.decay_so_far[step.name] for step in decaying}
+
+
+def _as_schedulers(rates: Any) -> list[LRScheduler]:
+    """Return the schedulers that are given, one or several; none of a list of numbers."""
+    if isinstance(rates, LRScheduler):
+        return [rates]
+    if isinstance(rates, list | tuple) and any(isinstance(one, LRScheduler) for one in rates):
+        if not all(isinstance(one, LRScheduler) for one in rates):
+            raise ValueError("rates must be all numbers or all schedulers: pass one kind")
+        return list(rates)
+    return []
+
+
+def _checked(rates: Any, taken: float) -> Array:
+    """Return a list of rates as an array, one per step."""
+    try:
+        found = np.asarray(rates, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"rates must be learning rates, a scheduler of torch or a BoxTrace, got {rates!r}: "
+            f"{CURE}"
+        ) from None
+    if found.ndim != 1 or not np.isfinite(found).all() or (found < 0.0).any():
+        raise ValueError(
+            "rates must be one finite number >= 0 per step, in one list: pass the learning rate "
+            "of the first parameter group at each step"
+        )
+    if not math.isnan(taken) and len(found) != taken:
+        raise ValueError(
+            f"rates has {len(found)} learning rates, but the optimizer has taken {taken:g} steps: "
+            "pass one per optimizer step, not per epoch, and none before the first step"
+        )
+    return found
+
+
+def _totals(scheduler: LRScheduler, taken: float) -> list[float]:
+    """Return the sum of the rates of the optimizer's steps, of each of its parameter groups."""
+    if math.isnan(taken):
+        raise ValueError(
+            "a scheduler tells the rates only together with the number of steps, which the state "
+            f"of this optimizer does not count: {CURE}"
+        )
+    rates = _replayed(scheduler)
+    changes = len(rates) - 1
+    if changes > 0 and taken == changes + 1:
+        # The last step's rate has not been replaced yet.
+        repeats = 1.0
+        past = rates
+    elif changes > 0 and taken % changes == 0:
+        # One change per step, or one per epoch of as many steps each.
+        repeats = taken / changes
+        past = rates[:-1]
+    elif changes == 0:
+        repeats = taken
+        past = rates
+    else:
+        raise ValueError(
+            f"the scheduler has changed the rates {changes} times in {taken:g} steps, which is no "
+            f"whole number of steps each: call after the scheduler's step, or {CURE}"
+        )
+    return [repeats * math.fsum(of_group) for of_group in zip(*past, strict=True)]
+
+
+def _replayed(scheduler: LRScheduler) -> list[list[float]]:
+    """Return the rates of all groups at the start and after each step of a scheduler."""
+    groups = []
+    for group in scheduler.optimizer.param_groups:
+        # A parameter without a gradient, which steps leave as it is.
+        groups.append({"params": [torch.zeros(1)], "lr": float(group["initial_lr"])})
+    optimizer = torch.optim.SGD(groups)
+    rebuilt = _rebuilt(scheduler, optimizer)
+    # torch warns where the scheduler steps before the optimizer has.
+    optimizer.step()
+    rates = [[group["lr"] for group in optimizer.param_groups]]
+    for _ in range(scheduler.last_epoch):
+        rebuilt.step()
+        rates.append([group["lr"] for group in optimizer.param_groups])
+    now = [float(group["lr"]) for group in scheduler.optimizer.param_groups]
+    if not np.allclose(rates[-1], now, rtol=1e-6, atol=0.0):
+        raise ValueError(
+            f"{type(scheduler).__name__} replayed ends at the rates {rates[-1]}, but those of the "
+            f"optimizer are {now}, so something else has set them, too: {CURE}"
+        )
+    return rates
+
+
+def _rebuilt(scheduler: LRScheduler, optimizer: torch.optim.Optimizer) -> LRScheduler:
+    """Make a scheduler like another one, at its start, for another optimizer."""
+    name = type(scheduler).__name__
+    own: Any = scheduler
+    # A subclass may have rates of its own, so that the class itself counts.
+    if type(scheduler) is SequentialLR:
+        parts = [_rebuilt(part, optimizer) for part in own._schedulers]
+        return SequentialLR(optimizer, parts, list(own._milestones))
+    if type(scheduler) is torch.optim.lr_scheduler.LambdaLR:
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, list(own.lr_lambdas))
+    if type(scheduler) is torch.optim.lr_scheduler.MultiStepLR:
+        milestones = sorted(own.milestones.elements())
+        return torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones, own.gamma)
+    if type(scheduler) is getattr(torch.optim.lr_scheduler, name, None) and name in SETTINGS:
+        settings = {setting: getattr(scheduler, setting) for setting in SETTINGS[name]}
+        return type(scheduler)(optimizer, **settings)
+    raise ValueError(
+        f"the rates of {name} are not known from its settings alone (those of "
+        f"{', '.join((*SETTINGS, 'MultiStepLR', 'LambdaLR', 'SequentialLR'))} are): {CURE}"
+    )

@@ -1,0 +1,298 @@
+"""How far decay has acted, by rates told as a list, a scheduler or a trace: products of factors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.optim import lr_scheduler
+from torch.optim.lr_scheduler import LRScheduler
+
+import implicit_bias as ib
+from diagnosis.asking import finding, quiet
+from example_modules import known, seeded
+from implicit_bias.diagnosis import Code
+
+X = torch.randn(8, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+DECAY = 2.0
+STEPS = 60
+
+
+class Training:
+    """A linear module, the labels that it gives, and AdamW, of which each rate is kept."""
+
+    def __init__(self, decay: float = DECAY) -> None:
+        self.module = seeded(nn.Linear(5, 3).double(), 1)
+        self.labels = self.module(X).argmax(dim=1)
+        # The biases move at half of the rate, so that decay has acted on them least.
+        groups: list[dict[str, Any]] = [
+            {"params": [self.module.weight]},
+            {"params": [self.module.bias], "lr": 0.005},
+        ]
+        self.optimizer = torch.optim.AdamW(groups, lr=0.01, weight_decay=decay)
+        self.rates: list[float] = []
+        # What a weight of each group would keep of its start if only decay moved it.
+        self.kept = [1.0, 1.0]
+        # By how much exp(-sum) may differ from these products: the sum of the squares.
+        self.rounding = 0.0
+
+    def step(self, trace: ib.BoxTrace | None = None) -> None:
+        """One step of full batches."""
+        self.optimizer.zero_grad()
+        cross_entropy(self.module(X), self.labels).backward()  # type: ignore[no-untyped-call]
+        if trace is not None:
+            trace.record()
+        self.optimizer.step()
+        self.rates.append(self.optimizer.param_groups[0]["lr"])
+        for n, group in enumerate(self.optimizer.param_groups):
+            shrinks_by = group["lr"] * group["weight_decay"]
+            self.kept[n] *= 1.0 - shrinks_by
+            self.rounding += shrinks_by**2
+
+    def run(self, scheduler: LRScheduler | None = None, epoch: int = 1) -> None:
+        """Train, and step a scheduler after each ``epoch`` steps."""
+        for step in range(STEPS):
+            self.step()
+            if scheduler is not None and (step + 1) % epoch == 0:
+                scheduler.step()
+
+    def decayed(self, rates: Any = None) -> float:
+        """Return what `box_gap` says."""
+        box = ib.box_gap(
+            self.module,
+            X,
+            self.labels,
+            optimizer=self.optimizer,
+            loss=cross_entropy,
+            rates=rates,
+        )
+        return box.decayed
+
+    def diagnosed(self, rates: Any = None) -> ib.Diagnosis:
+        """Return what `diagnose` says."""
+        return quiet(
+            self.module,
+            X,
+            self.labels,
+            optimizer=self.optimizer,
+            loss=cross_entropy,
+            rates=rates,
+            max_seconds=2.0,
+        )
+
+    def by_hand(self) -> Any:
+        """1 - prod_t (1 - eta_t lambda), which 1 - exp(-sum_t eta_t lambda) is up to squares."""
+        return pytest.approx(1.0 - max(self.kept), abs=self.rounding)
+
+
+SCHEDULERS: dict[str, Callable[[Any], LRScheduler]] = {
+    "cosine": lambda o: lr_scheduler.CosineAnnealingLR(o, STEPS, eta_min=1e-4),
+    "step": lambda o: lr_scheduler.StepLR(o, 7, gamma=0.8),
+    "milestones": lambda o: lr_scheduler.MultiStepLR(o, [9, 9, 31], gamma=0.7),
+    "constant": lambda o: lr_scheduler.ConstantLR(o, 0.2, 25),
+    "linear": lambda o: lr_scheduler.LinearLR(o, 0.1, 1.0, 40),
+    "exponential": lambda o: lr_scheduler.ExponentialLR(o, 0.97),
+    "polynomial": lambda o: lr_scheduler.PolynomialLR(o, 50, power=2.0),
+    # Of both groups one function, or one each.
+    "lambda": lambda o: lr_scheduler.LambdaLR(o, lambda t: 1.0 / math.sqrt(1.0 + t)),
+    "lambdas": lambda o: lr_scheduler.LambdaLR(o, [lambda t: 0.9**t, lambda t: 1.0 / (1.0 + t)]),
+    "warmup": lambda o: lr_scheduler.SequentialLR(
+        o,
+        [
+            lr_scheduler.LinearLR(o, 0.05, 1.0, 10),
+            lr_scheduler.CosineAnnealingLR(o, STEPS - 10),
+        ],
+        [10],
+    ),
+}
+
+
+def test_a_constant_rate_needs_no_telling() -> None:
+    training = Training()
+    training.run()
+    assert training.decayed() == training.by_hand()
+    assert training.decayed(training.rates) == pytest.approx(training.decayed(), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_a_scheduler_is_replayed(name: str) -> None:
+    training = Training()
+    scheduler = SCHEDULERS[name](training.optimizer)
+    training.run(scheduler)
+    assert math.isnan(training.decayed())
+    before = repr(scheduler.state_dict())
+    groups = [dict(group) for group in training.optimizer.param_groups]
+    found = training.decayed(scheduler)
+    assert found == training.by_hand()
+    # Sums of the same rates, not only within the squares; of the first group alone, if the other
+    # one has rates in proportion.
+    if name not in ("lambdas", "cosine"):
+        assert found == pytest.approx(training.decayed(training.rates), rel=1e-9)
+    # The user's own scheduler and optimizer are as they were.
+    assert repr(scheduler.state_dict()) == before
+    for group, was in zip(training.optimizer.param_groups, groups, strict=True):
+        assert (group["lr"], group["initial_lr"]) == (was["lr"], was["initial_lr"])
+
+
+def test_before_the_first_change_the_rate_is_that_of_the_start() -> None:
+    training = Training()
+    scheduler = SCHEDULERS["cosine"](training.optimizer)
+    for _ in range(3):
+        training.step()
+    assert training.decayed(scheduler) == pytest.approx(1 - math.exp(-3 * 0.005 * DECAY))
+
+
+def test_a_scheduler_may_step_per_epoch() -> None:
+    training = Training()
+    scheduler = SCHEDULERS["linear"](training.optimizer)
+    training.run(scheduler, epoch=10)
+    assert training.decayed(scheduler) == pytest.approx(training.decayed(training.rates), rel=1e-9)
+    training.step()
+    # In the middle of an epoch nothing says how many steps an epoch has.
+    with pytest.raises(ValueError, match="list"):
+        training.decayed(scheduler)
+
+
+def test_a_scheduler_may_be_a_step_behind() -> None:
+    training = Training()
+    scheduler = SCHEDULERS["linear"](training.optimizer)
+    training.run(scheduler)
+    training.step()
+    assert training.decayed(scheduler) == pytest.approx(training.decayed(training.rates), rel=1e-9)
+
+
+def test_a_trace_has_counted_the_steps() -> None:
+    """Also the rates of groups that are in no proportion, by whatever they are set."""
+    training = Training()
+    trace = ib.BoxTrace(training.module, training.optimizer, every=50)
+    for step in range(STEPS):
+        training.optimizer.param_groups[0]["lr"] = 0.01 / (1.0 + step)
+        training.optimizer.param_groups[1]["lr"] = 0.005 * 0.9**step
+        training.step(trace)
+    assert training.decayed(trace) == training.by_hand()
+    training.step()
+    with pytest.raises(ValueError, match="60 steps"):
+        training.decayed(trace)
+
+
+def test_each_of_several_optimizers_has_its_scheduler() -> None:
+    module = seeded(nn.Linear(5, 3).double(), 1)
+    optimizers = [
+        torch.optim.AdamW([module.weight], lr=0.01, weight_decay=0.5),
+        torch.optim.AdamW([module.bias], lr=0.02, weight_decay=DECAY),
+    ]
+    schedulers = [
+        lr_scheduler.ExponentialLR(optimizers[0], 0.9),
+        lr_scheduler.StepLR(optimizers[1], 3),
+    ]
+    kept = {0: 1.0, 1: 1.0}
+    for _ in range(20):
+        cross_entropy(module(X), torch.arange(8) % 3).backward()  # type: ignore[no-untyped-call]
+        for n, optimizer in enumerate(optimizers):
+            group = optimizer.param_groups[0]
+            kept[n] *= math.exp(-group["lr"] * group["weight_decay"])
+            optimizer.step()
+            schedulers[n].step()
+
+    def decayed(rates: Any) -> float:
+        labels = torch.arange(8) % 3
+        found = ib.box_gap(module, X, labels, optimizer=optimizers, loss=cross_entropy, rates=rates)
+        return found.decayed
+
+    assert decayed(schedulers) == pytest.approx(1.0 - max(kept.values()), rel=1e-9)
+    # The other optimizer may be the one on which decay has acted least.
+    for n in (0, 1):
+        assert math.isnan(decayed(schedulers[n]))
+
+
+class Warmup(lr_scheduler.LambdaLR):
+    """A subclass, whose rates may be its own."""
+
+
+def test_what_cannot_tell_the_rates_is_refused() -> None:
+    training = Training()
+    training.run()
+    other = Training()
+    plateau: Any = lr_scheduler.ReduceLROnPlateau(training.optimizer)
+    mixed = [0.01, SCHEDULERS["cosine"](other.optimizer)]
+    for rates, word in (
+        (training.rates[:-1], "59"),
+        ([*training.rates, 0.01], "61"),
+        ([-0.01] * STEPS, "finite"),
+        ([math.nan] * STEPS, "finite"),
+        (0.01, "one list"),
+        ("cosine", "BoxTrace"),
+        (plateau, "ReduceLROnPlateau"),
+        (Warmup(training.optimizer, lambda t: 1.0), "Warmup"),
+        (SCHEDULERS["cosine"](other.optimizer), "no trained tensor"),
+        (mixed, "one kind"),
+    ):
+        with pytest.raises(ValueError, match=word) as caught:
+            training.decayed(rates)
+        # Each says what to do.
+        assert "pass" in str(caught.value)
+
+
+def test_a_scheduler_that_is_not_alone_is_refused() -> None:
+    training = Training()
+    first = SCHEDULERS["exponential"](training.optimizer)
+    second = SCHEDULERS["step"](training.optimizer)
+    for _ in range(STEPS):
+        training.step()
+        first.step()
+        second.step()
+    for scheduler in (first, second):
+        with pytest.raises(ValueError, match="something else"):
+            training.decayed(scheduler)
+    assert training.decayed(training.rates) == training.by_hand()
+
+
+def test_optimizers_that_do_not_count_steps_take_lists() -> None:
+    module = seeded(nn.Linear(5, 3, bias=False).double(), 1)
+    sgd = torch.optim.SGD(module.parameters(), lr=0.1, weight_decay=0.3)
+    scheduler = lr_scheduler.ExponentialLR(sgd, 0.9)
+    labels = module(X).argmax(dim=1)
+    with pytest.raises(ValueError, match="does not count"):
+        ib.box_gap(module, X, labels, optimizer=sgd, loss=cross_entropy, rates=scheduler)
+    found = ib.box_gap(module, X, labels, optimizer=sgd, loss=cross_entropy, rates=[0.1, 0.05])
+    assert found.decayed == pytest.approx(1.0 - math.exp(-0.3 * 0.15))
+
+
+def test_a_diagnosis_takes_rates_only_where_decay_is_measured() -> None:
+    training = Training()
+    training.run()
+    plain = torch.optim.AdamW(training.module.parameters(), weight_decay=0.0)
+    given: list[dict[str, Any]] = [
+        {},
+        {"optimizer": training.optimizer},
+        {"optimizer": plain, "loss": cross_entropy},
+    ]
+    for options in given:
+        with pytest.raises(ValueError, match="weight decay"):
+            quiet(training.module, X, training.labels, rates=training.rates, **options)
+
+
+def test_a_diagnosis_is_told_in_the_same_ways() -> None:
+    training = Training(decay=0.1)
+    trace = ib.BoxTrace(training.module, training.optimizer)
+    scheduler = SCHEDULERS["lambda"](training.optimizer)
+    for _ in range(STEPS):
+        training.step(trace)
+        scheduler.step()
+    found = training.diagnosed()
+    unknown = finding(found, Code.DECAY_IS_UNKNOWN)
+    assert math.isnan(known(found.box).decayed)
+    assert unknown.value == 0.1
+    assert "rates=" in str(unknown.cure)
+    for rates in (training.rates, scheduler, [scheduler], trace):
+        told = training.diagnosed(rates)
+        assert known(told.box).decayed == training.by_hand()
+        assert finding(told, Code.DECAY_HAS_HARDLY_ACTED).value == known(told.box).decayed
+    # Rates that are wrong are an error, not a diagnosis without a box.
+    with pytest.raises(ValueError, match="59"):
+        training.diagnosed(training.rates[:-1])
