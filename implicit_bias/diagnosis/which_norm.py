@@ -193,9 +193,9 @@ def which_norm(
     Notes
     -----
     Without a reference a norm is named only where a gap is near 0. Plain training hardly gets
-    there, as gradients vanish with the loss. Train on by the same optimizer on the logarithm of the
-    loss, at a rate that falls and with a negligible eps; or call `train_to_limit` from a norm that
-    is supposed, which shows that the norm has a limit here, not that the training goes there.
+    there, as gradients vanish with the loss. Continue with the same optimizer on the logarithm of
+    the loss; Adam also needs a rate that falls and a negligible eps. (`train_to_limit` in a norm
+    says nothing of this: its steps are not those of the optimizer.)
 
     Of modules that are linear in all parameters sqrt(1 - gap) is the margin over the maximum
     margin, and ``diagnose(..., norm=...).function_space`` has the certified excess.
