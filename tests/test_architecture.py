@@ -101,6 +101,7 @@ def test_public_names_stay() -> None:
     """Scripts rely on them: a name may join the list, and none leaves it."""
     assert FROZEN
     assert [name for name in FROZEN if pydoc.locate(f"implicit_bias.{name}") is None] == []
+    assert sorted({*implicit_bias.__all__} - {*FROZEN}) == []
 
 
 @pytest.mark.parametrize("package", ["", ".solvers"])

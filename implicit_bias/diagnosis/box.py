@@ -82,6 +82,9 @@ class BoxThresholds:
         A weight or singular value within this fraction of the radius is at the wall.
     acted : float
         The limit with weight decay describes the weights if ``decayed`` is at least this.
+    short : float
+        Steps are shorter than those of the box if eps is at least this fraction of the gradients:
+        a gradient of this size over the sum of both is a step of length 1 / (1 + short).
     """
 
     near: Final = 0.05
@@ -89,6 +92,7 @@ class BoxThresholds:
     outside: Final = 0.05
     wall: Final = 0.01
     acted: Final = 0.5
+    short: Final = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,11 +132,23 @@ class BoxLimit:
     free : dict from str to float
         Dual norm of the gradient of each tensor without decay.
     penalty_score : float
-        ||g + lambda theta|| / ||g|| over the tensors with coupled decay; nan without such.
+        ||g + lambda theta|| / ||g|| over the tensors with coupled decay; nan without such, inf
+        where only g is 0.
+    gradient_norm : float
+        ||g||_2 over all tensors. Where it is 0, all weights in the box are a KKT point.
+    eps_ratio : float
+        The optimizer's eps over the size of the gradients, the smallest of all tensors: the root
+        mean square of a tensor's entries, or the l2 norm of a matrix of Muon. Where it is not far
+        below 1, steps are shorter than those that lead to the walls of the box; nan without eps.
 
     Notes
     -----
     Xie and Li (2024), lemma 3.8, for AdamW; Chen et al. (2023) for Lion.
+
+    In the box the score is at least 1 - ``reached``, since <g_p, theta_p> >= -||g_p||_{p,*}
+    ||theta_p||_p: weights that stay far from all walls have a score near 1, however small the
+    gradient is. Where decay has acted, theta_p / r_p is minus an average of the last steps u_p,
+    of norm 1 each. So ``reached`` is small where steps cancel, or were shorter than their rate.
 
     Examples
     --------
@@ -158,6 +174,8 @@ class BoxLimit:
     decayed: float
     free: dict[str, float]
     penalty_score: float
+    gradient_norm: float
+    eps_ratio: float
 
     @property
     def near(self) -> bool:
@@ -177,6 +195,12 @@ class BoxLimit:
         if math.isnan(self.decayed):
             return None
         return self.decayed >= BoxThresholds.acted
+
+    @property
+    def short_steps(self) -> bool:
+        """Whether the optimizer's eps makes its steps shorter than those of the box."""
+        # Of a gradient of 0 there is no step to be too short.
+        return self.gradient_norm > 0.0 and self.eps_ratio >= BoxThresholds.short
 
     def __str__(self) -> str:
         found = "near" if self.near else "not near"
@@ -203,6 +227,13 @@ class BoxLimit:
             )
         else:
             lines.append(f"Decay has acted to {100 * self.decayed:.3g} %.")
+        if self.gradient_norm == 0.0:
+            lines.append("The gradient of the loss is 0: any weights in the box are a KKT point.")
+        elif self.short_steps:
+            lines.append(
+                f"The optimizer's eps is {self.eps_ratio:.3g} times the gradients, so its steps "
+                "are shorter than those of the box: train with a smaller eps."
+            )
         return "\n".join(lines)
 
 
@@ -246,7 +277,7 @@ def box_gap(
     Raises
     ------
     ValueError
-        A loss that does not take these labels, or is no finite number; gradients that are 0 or not
+        A loss that does not take these labels, or is no finite number; gradients that are not
         finite; labels beside a loader; ``rates`` that are not one per step, or of a scheduler that
         depends on more than its steps (ReduceLROnPlateau);
         `OptimizerError`: an optimizer without weight decay, or whose steps are not known.
@@ -254,6 +285,9 @@ def box_gap(
     Notes
     -----
     Xie and Li (2024), lemma 3.8, for AdamW; Chen et al. (2023) for Lion.
+
+    A gradient of 0 is no error: all weights in the box are then a KKT point, of score 0. With
+    coupled decay only weights of 0 are stationary then.
 
     Examples
     --------
@@ -312,6 +346,8 @@ def _limit_in_box(
         decayed=-math.expm1(-least),
         free=terms.free,
         penalty_score=terms.penalty_score,
+        gradient_norm=math.sqrt(sum(float(g.square().sum()) for g in gradients.values())),
+        eps_ratio=_eps_ratio(steps, gradients),
     )
 
 
@@ -582,7 +618,7 @@ def _matrix(tensor: Tensor) -> Tensor:
 
 
 def _ratio(gap: float, duals: float) -> float:
-    # A gradient of 0 is a KKT point wherever the weights are.
+    # With a gradient of 0 all weights in the box are a KKT point.
     return gap / duals if duals > 0.0 else 0.0
 
 
@@ -591,7 +627,26 @@ def _penalty_score(sums: Sequence[Tensor], gradients: Sequence[Tensor]) -> float
     if not sums:
         return math.nan
     stationarity = float(torch.linalg.vector_norm(torch.cat(list(sums))))
-    return _ratio(stationarity, float(torch.linalg.vector_norm(torch.cat(list(gradients)))))
+    size = float(torch.linalg.vector_norm(torch.cat(list(gradients))))
+    # Without a gradient the penalty alone moves the weights, towards 0.
+    if size == 0.0:
+        return math.inf if stationarity > 0.0 else 0.0
+    return stationarity / size
+
+
+def _eps_ratio(steps: Sequence[Step], gradients: Mapping[str, Tensor]) -> float:
+    """Return the smallest eps over the size of a gradient; nan where no step has an eps."""
+    ratios = []
+    for step in steps:
+        if math.isnan(step.eps):
+            continue
+        # Adam divides each entry by a number of its own, Muon a matrix by its norm.
+        g = gradients[step.name].double()
+        size = float(torch.linalg.vector_norm(g))
+        if step.norm == "linf":
+            size /= math.sqrt(g.numel())
+        ratios.append(step.eps / size if size > 0.0 else math.inf)
+    return min(ratios, default=math.nan)
 
 
 def _is_affine(module: nn.Module, arguments: tuple[Any, ...]) -> bool:

@@ -98,6 +98,7 @@ class Code(StrEnum):
     EPSILON = "epsilon", Kind.OTHER_LIMIT
     GRADIENT_OF_ZERO = "gradient-of-zero", Kind.OBSTACLE
     GRADIENT_OF_ROUNDING_ERRORS = "gradient-of-rounding-errors", Kind.OBSTACLE
+    SQUARES_OF_ZERO = "squares-of-zero", Kind.OBSTACLE
     ADAMS_MEMORY = "adams-memory", Kind.OBSTACLE
     LOGARITHMIC_RATE = "logarithmic-rate", Kind.RATE
     CONSTANT_RATE = "constant-rate", Kind.RATE
@@ -116,6 +117,8 @@ class Code(StrEnum):
     MODULE_MISCLASSIFIES = "module-misclassifies", Kind.DETAIL
     DEGREE_0 = "degree-0", Kind.DETAIL
     DEGREE_0_WITHOUT_THEOREM = "degree-0-without-theorem", Kind.DETAIL
+    KNOWN_BY_NAME = "known-by-name", Kind.DETAIL
+    LINEAR_MODULE = "linear-module", Kind.DETAIL
     LOSS_NOT_CHECKED = "loss-not-checked", Kind.CAVEAT
     BETAS = "betas", Kind.CAVEAT
     JUMPS_NOT_CHECKED = "jumps-not-checked", Kind.CAVEAT
@@ -219,6 +222,7 @@ class GapBounds:
     stopped: bool = False
 
     def __str__(self) -> str:
+        # What "(stopped)" means is the finding `Code.STOPPED`, wherever such bounds are printed.
         text = percent_bounds(self.lower, self.upper)
         if self.stopped:
             text += " (stopped)"

@@ -220,7 +220,7 @@ class Diagnosis:
         what makes the numbers mean less, and what they are about.
         """
         standing = self._standing()
-        arrived = standing.code is Code.KKT_POINT
+        arrived = standing.code in (Code.KKT_POINT, Code.NEAR)
         predictor = self._of_predictor()
         # What the numbers are about, and what keeps the training from the limit, comes before
         # details and caveats.
@@ -232,8 +232,9 @@ class Diagnosis:
             else:
                 others.append(check)
         if arrived:
-            # Nothing keeps a training from where it is, unless its limit is another one: the next
-            # question is whether the KKT point is the optimum.
+            # Nothing keeps a training from where it is, unless its limit is another one, and
+            # further training is what most often led there. The next question is whether the KKT
+            # point is the optimum.
             important = [check for check in important if check.code.kind is not Kind.OBSTACLE]
             others = [check for check in others if check.code.kind is not Kind.RATE]
             if self.escape is not None and self.escape.claimed:

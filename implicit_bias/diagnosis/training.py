@@ -8,7 +8,8 @@ weight decay                     a KKT point of the loss over a ball, or of the 
                                  (`box`)
 an unknown or another norm       a KKT point in that norm
 a gradient that underflows       none: the gradient is 0, or its direction is rounding errors
-eps above the gradients          the limit of gradient descent, as steps are g / eps
+eps above the gradients          the limit of gradient descent, as steps are g / eps; none where
+                                 the squares of the gradients underflow, too
 Adam with beta1 > beta2          not known: the theorem asks for beta1 <= beta2
 Adam's memory                    not known: it is no sign descent (`modules.optimizers`)
 ===============================  ==================================================================
@@ -30,7 +31,7 @@ from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, WORDS, Code, Fin
 from implicit_bias.diagnosis.loss_tail import JudgedLoss
 from implicit_bias.modules import optimizers
 from implicit_bias.modules.multipliers import loss_weights
-from implicit_bias.modules.steps import KINDS
+from implicit_bias.modules.steps import KINDS, class_known_by_name
 from implicit_bias.modules.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.training.losses import MarginLoss
@@ -173,6 +174,7 @@ class TrainingTest:
         """
         known = limit.trained_by or optimizer is None
         found = [*weight_decay(optimizer, box), *limit.findings, *_betas(optimizer)]
+        found += _known_by_name(optimizer)
         if judged.refusal is not None:
             name = optimizers.name_of(loss)
             if isinstance(loss, MarginLoss):
@@ -181,8 +183,11 @@ class TrainingTest:
         elif known and not judged.logarithm:
             # The logarithm of a loss has a gradient that does not vanish with the loss, so that it
             # needs no such checks.
-            found += _lost_gradient(subject.itself, loss)
-            found += self._small_gradients(subject.itself, optimizer)
+            lost = list(_lost_gradient(subject.itself, loss))
+            found += lost
+            # Of gradients that are 0 in the module's precision no other size is of interest.
+            if not any(finding.code is Code.GRADIENT_OF_ZERO for finding in lost):
+                found += self._small_gradients(subject.itself, optimizer)
         if not any(finding.code.blocks for finding in found):
             rate = Code.CONSTANT_RATE
             if limit.norm.name in GRADIENT_DESCENTS and not judged.logarithm:
@@ -213,8 +218,17 @@ class TrainingTest:
                 # Steps are g / (|g| + eps): with eps above all of |g| they are those of gradient
                 # descent.
                 if sizes and float(group["eps"]) > max(sizes):
-                    details = {"optimizer": optimizers.name_of(one), "eps": float(group["eps"])}
-                    yield Finding(Code.EPSILON, max(sizes), details=details)
+                    dtype = measured[0].dtype
+                    details = {
+                        "optimizer": optimizers.name_of(one),
+                        "eps": float(group["eps"]),
+                        "dtype": _name_of(dtype),
+                    }
+                    # Both divide by the root of squares. Where these are 0 no eps is small enough.
+                    code = Code.EPSILON
+                    if not torch.tensor(max(sizes), dtype=dtype).square():
+                        code = Code.SQUARES_OF_ZERO
+                    yield Finding(code, max(sizes), details=details)
                     return
                 for p in measured:
                     fractions += _fraction_of_memory(group, one, p, norms[p])
@@ -238,6 +252,19 @@ def _betas(optimizer: object) -> Iterator[Finding]:
             return
 
 
+def _known_by_name(optimizer: object) -> Iterator[Finding]:
+    """Find an optimizer whose class has the name of one in the table, and may be another one."""
+    for one in optimizers.each_of(optimizer):
+        found = class_known_by_name(one)
+        if found is not None:
+            where = {"optimizer": found.__name__, "origin": found.__module__}
+            yield Finding(Code.KNOWN_BY_NAME, details=where)
+
+
+def _name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def _lost_gradient(subject: Subject, loss: object) -> Iterator[Finding]:
     """Find a gradient that is 0, or rounding errors, in the module's precision.
 
@@ -252,7 +279,7 @@ def _lost_gradient(subject: Subject, loss: object) -> Iterator[Finding]:
     dtype = next(trained[name].dtype for name in gradients.shapes)
     by_torch = (None, "cross_entropy", "cross-entropy", nn.functional.cross_entropy)
     rounds = loss in by_torch or isinstance(loss, nn.CrossEntropyLoss)
-    precision = {"dtype": str(dtype).removeprefix("torch.")}
+    precision = {"dtype": _name_of(dtype)}
     # Of the smallest margin, whose gradient is the largest: if that is 0, all are.
     if not torch.exp(torch.tensor(-margin, dtype=dtype)):
         yield Finding(Code.GRADIENT_OF_ZERO, margin, details=precision)

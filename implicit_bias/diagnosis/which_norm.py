@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.wording import number, text_table
 from implicit_bias.diagnosis.checks import check, what_is_measured
-from implicit_bias.diagnosis.findings import Finding, GapBounds, warn
+from implicit_bias.diagnosis.findings import Code, Finding, GapBounds, warn
 from implicit_bias.diagnosis.loss_tail import judge_loss
 from implicit_bias.diagnosis.norm_evidence import Evidence, NormRow, NormTable
 from implicit_bias.diagnosis.training import TrainingTest, limit_of
@@ -89,7 +89,15 @@ class WhichNorm:
         return f"{first.found} {first.cure}".rstrip()
 
     def __str__(self) -> str:
-        return f"{text_table(*self._table())}\n\n{self.conclusion}"
+        lines = [self.conclusion]
+        for finding in self.findings:
+            # The table marks each search that was stopped, and this line says what the mark means.
+            if finding.code is Code.STOPPED:
+                lines.append(f"(stopped): {' '.join(str(finding).split())}")
+            elif finding.code is Code.LINEAR_MODULE:
+                lines.append(" ".join(str(finding).split()))
+        table = text_table(*self._table())
+        return f"{table}\n\n" + "\n".join(lines)
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         """Headings and cells; columns of references only where there are some."""
@@ -103,7 +111,10 @@ class WhichNorm:
                 name = f"{name} (the optimizer's)"
             cells = [name, str(row.gap), number(row.margin)]
             if row.reference_gap is not None:
-                cells += [str(row.reference_gap), number(row.factor, 3), number(row.spread, 3)]
+                spread = number(row.spread, 3)
+                if math.isnan(row.spread):
+                    spread = "needs two references"
+                cells += [str(row.reference_gap), number(row.factor, 3), spread]
             table.append(cells)
         return headings, table
 
@@ -179,6 +190,16 @@ def which_norm(
     DiagnosisWarning
         What makes the numbers mean less, as `diagnose` does.
 
+    Notes
+    -----
+    Without a reference a norm is named only where a gap is near 0. Plain training hardly gets
+    there, as gradients vanish with the loss. Continue with the same optimizer on the logarithm of
+    the loss; Adam also needs a rate that falls and a negligible eps. (`train_to_limit` in a norm
+    says nothing of this: its steps are not those of the optimizer.)
+
+    Of modules that are linear in all parameters sqrt(1 - gap) is the margin over the maximum
+    margin, and ``diagnose(..., norm=...).function_space`` has the certified excess.
+
     Examples
     --------
     >>> import torch
@@ -252,6 +273,7 @@ def which_norm(
         findings = (
             conclusion.why,
             *table.caveats(),
+            *([Finding(Code.LINEAR_MODULE)] if subject.linear else []),
             *TrainingTest().findings(subject, limit, optimizer, loss, judged),
             *what_is_measured(subject, about),
             *doubts,

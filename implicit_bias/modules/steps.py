@@ -206,6 +206,8 @@ READERS: dict[str, Callable[[Group, torch.Size], Kind | None]] = {
     "DistributedShampoo": _read_shampoo,
 }
 SCALES: dict[str, StepScale] = {"SingleDeviceMuon": _jordans_muon_scale}
+# Classes that `register` was given; None where it was given a name.
+REGISTERED: dict[str, type | None] = {}
 # All others, and those that are registered: these come first.
 KINDS: dict[str, Kind] = {}
 for _limit in ALL_OPTIMIZER_LIMITS.values():
@@ -257,6 +259,7 @@ def register(
     if norm not in known:
         raise ValueError(f"norm must be one of {', '.join(known)}, got {norm!r}")
     KINDS[name] = Kind(norm, scale, decoupled)
+    REGISTERED[name] = None if isinstance(optimizer_class, str) else optimizer_class
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,6 +288,8 @@ class Step:
         Number of steps that were taken, by the optimizer's state; nan where that does not say.
     scheduled : bool
         Whether a scheduler sets the rate.
+    eps : float
+        What is added to the divisor of a gradient; nan of optimizers without it.
     """
 
     name: str
@@ -297,6 +302,7 @@ class Step:
     first_rate: float
     taken: float
     scheduled: bool
+    eps: float
 
 
 def steps_of(optimizer: object, module: nn.Module) -> list[Step]:
@@ -369,6 +375,30 @@ def nearest_class(optimizer: object) -> str:
     return ""
 
 
+def class_known_by_name(optimizer: object) -> type | None:
+    """Return the class that an optimizer is read as, if nothing but its name says that it is that.
+
+    The classes of torch and of this package are known for sure, and so is what `register` was told.
+    The others of the table are of libraries that are not imported here: any class may have their
+    names.
+    """
+    name = nearest_class(optimizer)
+    if not name or isinstance(optimizer, str):
+        return None  # nothing is known of it, or the caller gave a name
+    nearest = next(base for base in _bases(optimizer) if base.__name__ == name)
+    if name in REGISTERED and REGISTERED[name] in (None, nearest):
+        return None
+    if nearest.__module__.startswith(("torch.optim.", "implicit_bias.")):
+        return None
+    return nearest
+
+
+def _bases(optimizer: object) -> tuple[type, ...]:
+    """Return the classes that an optimizer, or its class, derives from, nearest first."""
+    of_class = optimizer if isinstance(optimizer, type) else type(optimizer)
+    return of_class.__mro__
+
+
 def _lineage(optimizer: object) -> list[str]:
     """Names of the classes that an optimizer, or its class, derives from, nearest first."""
     if isinstance(optimizer, str):
@@ -376,10 +406,7 @@ def _lineage(optimizer: object) -> list[str]:
             if name.lower() == optimizer.lower():
                 return [name]
         return [optimizer]
-    of_class = optimizer
-    if not isinstance(of_class, type):
-        of_class = type(optimizer)
-    return [base.__name__ for base in of_class.__mro__]
+    return [base.__name__ for base in _bases(optimizer)]
 
 
 def kind_of(optimizer: object, group: Group, shape: torch.Size) -> Kind:
@@ -440,6 +467,7 @@ def _step(optimizer: Any, group: Group, name: str, parameter: Tensor) -> Step:
         first_rate=float(group.get("initial_lr", group["lr"])),
         taken=float(state.get("step", math.nan)),
         scheduled="initial_lr" in group,
+        eps=float(group.get("eps", math.nan)),
     )
 
 

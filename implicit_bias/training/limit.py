@@ -159,8 +159,8 @@ class LimitPoint(HistoryPoint):
     disagreement : float
         Fraction of the reference's inputs on which the predictions differ; nan without one.
     gap : float
-        KKT gap in the norm of the configuration, in [0, 1]; nan where it was not asked for, or
-        where a margin is not positive.
+        KKT gap in the norm of the configuration, in [0, 1]; nan without ``stop_at_gap``, or where
+        a margin is not positive.
     measures : mapping from name to float
         What the caller's own measure gave.
     """
@@ -238,7 +238,8 @@ def train_to_limit(
         Stop where the excess is at most this; needs ``optimum``.
     stop_at_gap : float, optional
         Stop where the KKT gap in the norm of the configuration is at most this. It is measured at
-        each recorded point, which takes a while for many samples.
+        each recorded point, which takes a while for many samples. Without it the history's gaps
+        are nan.
     reference : ComparisonPredictor, optional
         Predictor to compare with.
     measure : callable, optional

@@ -192,6 +192,74 @@ def test_weights_outside_of_the_box_are_at_no_kkt_point() -> None:
     assert "outside" in str(found)
 
 
+def test_with_a_gradient_of_0_all_weights_in_the_box_are_stationary() -> None:
+    """Not those outside, and not with a penalty, which has a gradient of its own."""
+    module = nn.Linear(5, 3, bias=False).double()
+    labels = module(X).detach()  # so that the squared error is 0
+
+    def measured(kind: Any, decay: float) -> ib.BoxLimit:
+        optimizer = kind(module.parameters(), weight_decay=decay)
+        return ib.box_gap(module, X, labels, optimizer=optimizer, loss=mse_loss)
+
+    largest = float(module.weight.detach().abs().max())
+    inside = measured(torch.optim.AdamW, 0.5 / largest)
+    assert inside.gradient_norm == inside.loss == inside.gap == inside.score == 0.0
+    assert inside.near
+    assert not inside.short_steps  # a gradient of 0 has no step
+    assert "gradient of the loss is 0" in str(inside)
+    assert not measured(torch.optim.AdamW, 2.0 / largest).near
+    penalised = measured(torch.optim.SGD, 0.5)
+    assert penalised.penalty_score == math.inf
+    assert not penalised.near
+    module.weight.data.zero_()
+    labels = module(X).detach()
+    at_0 = measured(torch.optim.SGD, 0.5)
+    assert at_0.penalty_score == 0.0
+    assert at_0.near
+
+
+@pytest.mark.parametrize("kind", ["AdamW", "Muon"])
+def test_eps_is_compared_with_the_gradients(kind: str) -> None:
+    """Muon adds it to the norm of a matrix, AdamW to each entry."""
+    module = nn.Sequential(nn.Linear(5, 7, bias=False), nn.Tanh(), nn.Linear(7, 3, bias=False))
+    module.double()
+    sizes = [float(g.norm()) / g.numel() ** (0.5 * (kind == "AdamW")) for g in gradients(module)]
+    for eps, short in ((0.099, False), (0.101, True)):
+        options = {"weight_decay": 0.5, "eps": eps * max(sizes)}
+        optimizer = getattr(torch.optim, kind)(module.parameters(), **options)
+        found = ib.box_gap(module, X, Y, optimizer=optimizer, loss=cross_entropy)
+        assert found.eps_ratio == pytest.approx(eps)
+        assert found.short_steps is short
+        assert ("eps" in str(found)) is short
+    lion = Lion(module.parameters(), 1e-2, 0.5)
+    without = ib.box_gap(module, X, Y, optimizer=lion, loss=cross_entropy)
+    assert math.isnan(without.eps_ratio)
+    assert not without.short_steps
+
+
+def test_an_eps_above_the_gradients_keeps_weights_from_the_walls() -> None:
+    """In the box the score is at least 1 - reached, and decay has acted in both trainings."""
+    x = X[:, :3]
+    labels = (x[:, 0] > 0).long()
+    found = {}
+    for eps in (1e-1, 1e-12):
+        module = seeded(nn.Linear(3, 2, bias=False).double(), 1)
+        settings: dict[str, Any] = {"lr": 0.01, "weight_decay": 1.0, "betas": (0.9, 0.95)}
+        adamw = torch.optim.AdamW(module.parameters(), eps=eps, **settings)
+        for _ in range(1000):
+            adamw.zero_grad()
+            cross_entropy(module(x), labels).backward()  # type: ignore[no-untyped-call]
+            adamw.step()
+        found[eps] = ib.box_gap(module, x, labels, optimizer=adamw, loss=cross_entropy)
+        assert found[eps].score >= 1.0 - found[eps].reached
+        assert known(found[eps].describes)
+    large, small = found.values()
+    assert large.short_steps
+    assert not small.short_steps
+    assert large.reached < 0.8 < 0.99 < small.reached
+    assert large.score > 0.2 > small.score
+
+
 def test_coupled_decay_is_a_penalty() -> None:
     module = network()
     sgd = torch.optim.SGD(module.parameters(), lr=0.1, weight_decay=0.3)

@@ -10,8 +10,9 @@ from torch.nn import functional as F
 
 from diagnosis.asking import X, codes, finding, quiet, relu, single
 from example_modules import linear, own_labels, scale_weights, seeded
-from implicit_bias import DiagnosisWarning, diagnose
+from implicit_bias import DiagnosisWarning, LimitConfig, diagnose, train_to_limit
 from implicit_bias.diagnosis import Code, Finding
+from implicit_bias.diagnosis.findings import Kind
 from implicit_bias.modules.optimizers import OptimizerError
 from implicit_bias.training.losses import MarginLoss, as_loss
 
@@ -100,6 +101,41 @@ def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
     found = quiet(module, optimizer=small)
     assert found.warnings == ()
     assert Code.CONSTANT_RATE in codes(found)
+
+
+def test_an_epsilon_above_gradients_that_are_0_is_no_advice() -> None:
+    """Their squares underflow before they do: no eps is small enough then."""
+    for margin, code in (
+        (100.0, Code.EPSILON),
+        (500.0, Code.SQUARES_OF_ZERO),
+        (2000.0, Code.GRADIENT_OF_ZERO),
+    ):
+        module = of_margin(margin)
+        found = quiet(module, optimizer=torch.optim.Adam(module.parameters()))
+        about_gradients = {Code.EPSILON, Code.SQUARES_OF_ZERO, Code.GRADIENT_OF_ZERO}
+        assert about_gradients & {*codes(found)} == {code}
+        assert finding(found, code).value > 0.0
+        assert (found.warnings == ()) == (code is not Code.EPSILON)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
+def test_after_train_to_limit_nobody_is_told_to_train_to_the_limit(kind: Any) -> None:
+    module = nn.Linear(2, 1, bias=False).double()
+    # The limits in l2 and in linf are far apart: (4, 1) and (1, 1).
+    inputs = torch.tensor([[4.0, 1.0], [5.0, 1.0], [-4.0, -1.0]], dtype=torch.float64)
+    optimizer = kind(module.parameters(), lr=0.1)
+    config = LimitConfig(steps=1000)
+    train_to_limit(module, inputs, [1, 1, -1], config, optimizer=optimizer, stop_at_gap=0.05)
+    found = quiet(module, inputs, [1, 1, -1], optimizer=optimizer)
+    assert found.gap <= 0.05
+    assert not {Kind.RATE, Kind.OBSTACLE} & {code.kind for code in codes(found)}
+    # The same weights, scaled until the gradient of the loss is 0.
+    scale_weights(module, 1e4)
+    again = quiet(module, inputs, [1, 1, -1], optimizer=optimizer)
+    assert again.gap == pytest.approx(found.gap, abs=1e-6)
+    assert again.warnings == ()
+    assert again.advice == ""
+    assert not {Kind.RATE, Kind.OBSTACLE} & {code.kind for code in codes(again)}
 
 
 def test_gradients_that_shrank_faster_than_adam_forgets_are_seen() -> None:
@@ -225,6 +261,7 @@ def test_every_code_has_a_sentence() -> None:
         for name in (
             *("norm", "gap", "family", "loss", "aim", "error", "optimizer", "own", "dtype", "eps"),
             *("degree", "samples", "score", "reached", "other", "descent", "distance", "tangent"),
+            "origin",
         )
     }
     for code in Code:

@@ -163,10 +163,35 @@ def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:
 
 def test_it_is_shown_as_a_table_and_one_line() -> None:
     found = ib.which_norm(solved("l2"), INPUTS, Y, reference=solved("linf"))
-    table, line = str(found).split("\n\n")
+    table, text = str(found).split("\n\n")
     assert len(table.splitlines()) == 1 + len(found.rows)
-    assert line == found.conclusion
-    assert len(line.splitlines()) == 1
+    # Of a linear module a second line says where the certified maximum margin is.
+    assert text.splitlines()[0] == found.conclusion
+    assert len(text.splitlines()) == 2
+    assert Code.LINEAR_MODULE in codes(found)
+    # The spread is unknown with one reference alone.
+    assert table.count("needs two references") == len(found.rows)
+    two = ib.which_norm(solved("l2"), INPUTS, Y, reference=[solved("linf"), solved("spectral")])
+    assert "needs two" not in str(two)
+
+
+def test_what_stopped_means_is_shown_below_the_table() -> None:
+    module = network(3)
+    labels = own_labels(module, INPUTS)
+    for seconds in (None, 1e-6):
+        found = ib.which_norm(module, INPUTS, labels, norms=NORMS[:2], max_seconds=seconds)
+        table, text = str(found).split("\n\n")
+        explained = [line for line in text.splitlines() if line.startswith("(stopped)")]
+        assert len(explained) == (seconds is not None)
+        assert ("(stopped)" in table) == (seconds is not None)
+        assert Code.LINEAR_MODULE not in codes(found)
+
+
+def test_the_maximum_margin_of_a_linear_module_is_where_it_is_said_to_be() -> None:
+    module, _ = between()
+    for row in ib.which_norm(module, INPUTS, Y).rows:
+        space = ib.diagnose(module, INPUTS, Y, norm=row.norm).function_space
+        assert known(space).excess == pytest.approx((1 - row.gap.upper) ** -0.5 - 1, abs=1e-4)
 
 
 # --- what is asked -------------------------------------------------------------------------------

@@ -21,8 +21,16 @@ from implicit_bias.base.options import (
 )
 from implicit_bias.diagnosis import Code
 from implicit_bias.modules.optimizers import OptimizerError, geometry_of
-from implicit_bias.modules.steps import KINDS, kind_of, register, steps_of
+from implicit_bias.modules.steps import (
+    KINDS,
+    REGISTERED,
+    class_known_by_name,
+    kind_of,
+    register,
+    steps_of,
+)
 from implicit_bias.norms.tensors import PARAMETER_NORMS
+from implicit_bias.training.optimizers import SignDescent
 
 X = drawn(12, 4)
 
@@ -306,6 +314,44 @@ def test_a_wrapper_with_steps_of_its_own_is_not_looked_into() -> None:
         wrapper = type(name, (Holder,), {})(Adam(module.parameters()))
         with pytest.raises(OptimizerError, match=NO_OPTIMIZER_LIMIT[name][:20]):
             geometry_of(wrapper, module)
+
+
+def test_a_class_that_is_known_by_its_name_alone_is_named() -> None:
+    """Classes of torch, their subclasses, and what was registered are known otherwise."""
+    module = network()
+    parameters = list(module.parameters())
+
+    def named(optimizer: object) -> bool:
+        return class_known_by_name(optimizer) is not None
+
+    for sure in (SGD, Own, "Lion", Accelerated(Own(parameters)), SignDescent(parameters, 0.1)):
+        assert not named(sure)
+    assert not named(called("Nobodys", parameters))  # which is not known at all
+    lion = called("Lion", parameters, weight_decay=0.0)
+    assert class_known_by_name(lion) is type(lion)
+    assert named(type("Heir", (type(lion),), {}))
+    assert named(type("Adam", (Made,), {}))
+    labels = module(X).argmax(dim=1)
+    (fact,) = (
+        each
+        for each in diagnose(module, X, labels, optimizer=lion).findings
+        if each.code is Code.KNOWN_BY_NAME
+    )
+    assert "Lion" in fact.found
+    assert "register" in fact.cure
+    before = KINDS["Lion"]
+    try:
+        register(type(lion), "linf")
+        assert not named(lion)
+        assert named(called("Lion", parameters))  # another class of this name
+        register("Lion", "linf")
+        assert not named(called("Lion", parameters))
+    finally:
+        KINDS["Lion"] = before
+        REGISTERED.clear()
+    assert named(lion)
+    adam = diagnose(module, X, labels, optimizer=Adam(parameters))
+    assert Code.KNOWN_BY_NAME not in [each.code for each in adam.findings]
 
 
 @pytest.mark.parametrize("name", NO_OPTIMIZER_LIMIT)
