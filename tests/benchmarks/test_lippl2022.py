@@ -144,6 +144,7 @@ SMALL_CELL: dict[str, Any] = {
 }
 
 
+@pytest.mark.usefixtures("short")
 def test_a_cell_has_the_models_of_the_released_code() -> None:
     rows = {row["model"]: row for row in gln_cell(**SMALL_CELL, momentum=0.0)}
     further = ["svm-gln-published", "svm-l2-published", "svm-l2-formula"]
