@@ -225,15 +225,6 @@ def test_networks_go_where_the_table_says(
     np.testing.assert_allclose(ratios, ratios[0], rtol=1e-9)
 
 
-def test_a_slope_is_that_of_a_power_in_the_last_decade() -> None:
-    steps = pd.Series([1, 5, 10, 20, 50, 100])
-    values = 3.0 / steps**0.5
-    assert data.slope(steps, values) == pytest.approx(-0.5)
-    assert data.slope(steps, values.where(steps > 5, -1.0)) == pytest.approx(-0.5)
-    assert np.isnan(data.slope(steps, values.where(steps < 50, -1.0)))
-    assert np.isnan(data.slope(steps[:2], values[:2]))
-
-
 def test_shares_of_mirror_descent_are_margins_over_certified_maxima() -> None:
     rows = pd.DataFrame(list(linear.mirrored(linear.TWO_CLASSES, 50, "mirror descent, p = 3")))
     X, y = data.two_classes()

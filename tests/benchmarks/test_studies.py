@@ -11,7 +11,6 @@ from pages import check_page
 
 STUDIES = bench.studies()
 # Words of a page outside tables, code and comments.
-LONGEST_PAGE = 700
 each_study = pytest.mark.parametrize("name", STUDIES)
 
 
@@ -25,13 +24,6 @@ def test_the_page_is_of_the_kept_tables(name: str) -> None:
     """Else: python -m benchmarks STUDY page."""
     kept = (bench.HOME / name / "README.md").read_text("utf-8")
     check_page(fill.page(bench.study(name)), kept)
-
-
-@each_study
-def test_the_page_is_short(name: str) -> None:
-    text = (bench.HOME / name / "README.md").read_text("utf-8")
-    text = re.sub(r"```.*?```|<!--.*?-->|^\|.*?$|!?\[|\]\([^)]*\)", " ", text, flags=re.S | re.M)
-    assert len(text.split()) <= LONGEST_PAGE
 
 
 @each_study
