@@ -180,3 +180,19 @@ def test_only_cells_with_both_models_count() -> None:
     assert paired(frame, "error", "a", "b", ["units", "seed"]).mean == pytest.approx(0.025)
     with pytest.raises(ValueError, match="no cell has both"):
         paired(frame, "error", "a", "c", ["units", "seed"])
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "text"),
+    [
+        (Effect(0.006, 0.004, 3), "+.1%", "+0.6 [+0.2, +1.0]"),
+        (Effect(-1.5, 0.25, 3), ".2f", "\u22121.50 [\u22121.75, \u22121.25]"),
+        (Effect(1.0, np.inf, 1), ".1f", "1.0 (one seed)"),
+        (0.0321, ".1%", "3.2\u00a0%"),
+        (np.bool_(True), "", "yes"),
+        (np.nan, ".2f", "-"),
+        (1234567, ",", "1,234,567"),
+    ],
+)
+def test_how_a_number_is_written(value: object, form: str, text: str) -> None:
+    assert fill.written(value, form) == text

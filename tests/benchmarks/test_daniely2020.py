@@ -1,10 +1,12 @@
 """The experiments on parities, on small sizes and by brute force."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import torch
 
-from benchmarks.daniely2020 import models, theorem_2, theorem_3
+from benchmarks.daniely2020 import models, strips, theorem_2, theorem_3
 from benchmarks.daniely2020 import parity_first_step as parity
 from benchmarks.daniely2020.linear_methods import walsh_coefficients
 from benchmarks.daniely2020.looks import LOOKS
@@ -126,6 +128,15 @@ def test_features_that_are_not_trained_are_computed_once_to_the_same_end() -> No
     torch.autograd.backward(loss)
     optimiser.step()
     torch.testing.assert_close(fast[1].weight, slow[1].weight)
+
+
+def test_training_is_that_of_section_6() -> None:
+    assert asdict(models.Training()) == {"units": 512, "epochs": 20, "batch": 128}
+    wanted = [each.setting for each in strips.measure(quick=False)]
+    assert all(asdict(models.Training()).items() <= setting.items() for setting in wanted)
+    assert {(each["k"], each["model"]) for each in wanted} == {
+        (k, model) for k in (1, 3) for model in models.HIDDEN
+    }
 
 
 # --- theorem 3 -----------------------------------------------------------------------------------

@@ -256,6 +256,11 @@ def test_images_are_trained_anew_at_the_best_setting(monkeypatch: pytest.MonkeyP
     assert image_width.errors_of(once).loc[("MNIST", 16), "linear"] == pytest.approx(0.0005)
 
 
+def test_every_image_cell_is_measured_once() -> None:
+    cells = [tuple(each.setting.values()) for each in image_width.measure(quick=False)]
+    assert len(set(cells)) == len(cells) == 2 * (5 * 6 + 3 * 2)
+
+
 def test_the_bound_derived_for_theorem_5_is_below_its_inequality() -> None:
     """Where filters move by 4/sqrt k; the bound that its proof yields is not."""
     for row in theorems.checked("theorem 5", 0, quick=True):

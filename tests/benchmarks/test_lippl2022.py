@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.__main__ import main
+from benchmarks.effects import Effect
 from benchmarks.lippl2022 import (
     as_published,
     contexts,
@@ -268,6 +269,11 @@ def test_known_is_the_share_of_units_in_common_with_the_nearest_samples() -> Non
     np.testing.assert_allclose(sharing.known(gating, X, images), expected)
 
 
+def test_equal_values_are_in_one_quarter() -> None:
+    values = np.array([0.1, 0.2, 0.3, 0.4, 0.4, 0.4, 0.4, 0.9])
+    assert sharing.quarters(values).tolist() == [0, 0, 1, 1, 1, 1, 1, 3]
+
+
 @pytest.mark.slow
 def test_points_of_a_trajectory_are_the_parts_numbers() -> None:
     """The last one is SVM-LC of the trained network."""
@@ -285,6 +291,24 @@ def test_points_of_a_trajectory_are_the_parts_numbers() -> None:
     assert last["dropped"] == 0
     assert last["error"] == pytest.approx(1 - svm.score(validation.X, validation.y))
     assert last["optimum"] == pytest.approx(svm.solution_.certificate.lower)
+
+
+def test_the_least_error_is_over_all_settings_of_a_seed() -> None:
+    frame = pd.DataFrame(
+        {
+            "model": ["a", "a", "b", "b", "a", "b"],
+            "train_size": 500,
+            "seed": [1, 1, 1, 1, 2, 2],
+            "error": [0.3, 0.2, 0.15, 0.4, 0.1, 0.3],
+        }
+    )
+    best = matching.least(frame)
+    assert best["a"].tolist() == [0.2, 0.1]
+    assert best["b"].tolist() == [0.15, 0.3]
+    found = matching.minus(best, "b", "a")
+    assert isinstance(found, Effect)
+    assert found.mean == pytest.approx((-0.05 + 0.2) / 2)
+    assert matching.minus(best, "b", "c") is math.nan
 
 
 # --- comparisons -------------------------------------------------------------------------------

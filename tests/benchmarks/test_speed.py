@@ -1,13 +1,15 @@
 """The race: every solver has the optimum of the native one, and rows are graded as they should."""
 
+import itertools
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from benchmarks.processes import TIME_LIMIT
-from benchmarks.speed import races
+from benchmarks.speed import diagnosis, races, scaling
 from benchmarks.speed.bases import settings
 from benchmarks.speed.conic import cholesky_factor
 from benchmarks.speed.objective import Objective
@@ -128,6 +130,44 @@ def test_settings_are_all_combinations_of_parameters() -> None:
     assert len(words) == len(set(words)) == 23
 
 
+def row(problem: str, solver: str, seconds: float, value: float, **other: Any) -> dict[str, Any]:
+    facts = {"problem": problem, "solver": solver, "value": value, "solve_seconds": seconds}
+    facts |= {"native_seconds": 2.0, "gib": 0.1, "reference": 1.0, "lower": 0.0}
+    return races.row_of(races.ANSWERED) | facts | other
+
+
+def test_the_fastest_peer_that_is_near_enough_is_in_the_table() -> None:
+    """The excess is over the best bound of any solver; a faster one that is far off loses."""
+    rows = [
+        row("a", "native", 2.0, 1.1 + 1e-8, lower=1.1),
+        row("a", "ecos", 1.0, 1.1 + 1e-9),
+        row("a", "scs", 0.1, 1.2),
+        row("a", "libsvm", 9.0, np.nan, outcome=TIME_LIMIT),
+        row("b", "native", 2.0, 1.0 + 1e-8),
+        row("b", "scs", 0.5, 1.001),
+        row("c", "native", 2.0, 1.0),
+    ]
+    raced = {(each["problem"], each["solver"]) for each in rows}
+    for problem, solver in itertools.product("abc", (races.NATIVE, *races.PEERS)):
+        if (problem, solver) not in raced:
+            rows.append(row(problem, solver, np.nan, np.nan, outcome=races.UNSUITED))
+    rows.append(row("d", "native", 2.0, 1.0))  # its peers are not measured yet
+    frame = pd.DataFrame(rows)
+    numbers = races.numbers(frame)
+    table = numbers["table"].set_index("problem")
+    assert table.loc["a", "best peer, s"] == "ECOS **1**"
+    assert table.loc["a", "native, s"] == "2"
+    assert table.loc["a", "ratio"] == "0.5"
+    assert table.loc["a", "excess"] == "9e-09"
+    assert table.loc["a", "other peers, s"] == "SCS 0.1 to 9e-02; libsvm > 9"
+    assert table.loc["b", "native, s"] == "**2**"
+    assert table.loc["b", "excess of the peer"] == "1e-03"
+    assert table.loc["c", "best peer, s"] == "none"
+    assert (numbers["native_faster"], numbers["peer_faster"], numbers["alone"]) == (0, 1, 2)
+    assert numbers["problems"] == 3
+    assert numbers["stopped_most"] == 9.0
+
+
 @pytest.mark.slow
 def test_a_peer_that_exceeds_its_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = next(iter(races.problems(quick=True)))
@@ -135,6 +175,20 @@ def test_a_peer_that_exceeds_its_time_says_so(monkeypatch: pytest.MonkeyPatch) -
     (found,) = races.race(problem, "scs")
     assert found["outcome"] == TIME_LIMIT
     assert np.isnan(found["excess"])
+
+
+def test_exponents() -> None:
+    x = pd.Series([500.0, 1000.0, 4000.0])
+    assert scaling.exponent(x, 3e-6 * x**1.7) == pytest.approx(1.7)
+    assert np.isnan(scaling.exponent(x[:2], x[:2]))
+
+
+def test_networks_have_the_weights_that_they_should() -> None:
+    for name, weights in (("convolutions_5", 1e5), ("convolutions_6", 1e6)):
+        _, kind, widths, *_ = diagnosis.CASES[name]
+        network = diagnosis.network_of(kind, widths)
+        count = sum(part.numel() for part in network.parameters())
+        assert count == pytest.approx(weights, rel=0.05)
 
 
 # --- growth and diagnosis ------------------------------------------------------------------------

@@ -189,7 +189,7 @@ def test_separable_data_have_no_conflict(problem: MarginProblem) -> None:
 
 @pytest.mark.parametrize(
     ("beyond", "share", "weighted"),
-    [("box", 1e-6, True), ("box", 0.2, False), ("norm", 0.009, False), ("norm", 0.2, True)],
+    [("box", 0.2, True), ("box", 0.2, False), ("norm", 0.009, False), ("norm", 1e-6, True)],
 )
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("k", [2, 3])
