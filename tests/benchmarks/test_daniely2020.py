@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.daniely2020 import models, strips, theorem_2, theorem_3
 from benchmarks.daniely2020 import parity_first_step as parity
-from benchmarks.daniely2020.linear_methods import sets_of_size, walsh_coefficients
+from benchmarks.daniely2020.linear_methods import walsh_coefficients
 from benchmarks.daniely2020.looks import LOOKS
 from implicit_bias.datasets.parities import ParityDistribution, cube
 
@@ -26,10 +26,6 @@ def test_correlations_are_those_of_all_features(name: str) -> None:
     np.testing.assert_allclose(
         theorem_2.correlations(method, 6), np.linalg.norm(coefficients, axis=1), atol=1e-12
     )
-
-
-def test_the_rows_of_the_correlations_are_sets() -> None:
-    assert ParityDistribution(6, (0, 1, 5)).mask in sets_of_size(6, 3)
 
 
 @pytest.mark.parametrize("name", ["group SVM", "Gaussian features"])

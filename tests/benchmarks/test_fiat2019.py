@@ -154,20 +154,6 @@ def test_redrawn_filters_start_from_the_least_squares_of_the_same_draw() -> None
     assert galu["rank"] == redrawn["rank"] == 20
 
 
-def test_losses_are_means_of_sizes_and_over_the_variance() -> None:
-    """Two sizes of kd/m = 1/2: each counts once, however many draws it has."""
-    losses = {(0, 64, 4, 8): 0.5, (1, 64, 4, 8): 0.7, (0, 32, 4, 4): 0.4}
-    frame = pd.DataFrame(
-        {"seed": seed, "m": m, "d": d, "k": k, "network": "GaLU", "loss": 2 * loss}
-        for (seed, m, d, k), loss in losses.items()
-    ).assign(rank=16, variance=2.0)
-    assert too_few_parameters.by_share(frame)["loss"].loc[0.5, "GaLU"] == pytest.approx(0.5)
-    lead = too_few_parameters.lead_of_relu(
-        pd.concat([frame, frame[:2].assign(network="ReLU", loss=0.2)])
-    )
-    assert lead["lead"].tolist() == pytest.approx([0.4, 0.6])
-
-
 def test_errors_of_noisy_clusters() -> None:
     outputs, targets = np.array([[0.5], [-2.0], [3.0]]), np.array([[1.0], [1.0], [-1.0]])
     found = noisy_clusters.errors("classification", outputs, targets)
@@ -273,12 +259,6 @@ def test_images_are_trained_anew_at_the_best_setting(monkeypatch: pytest.MonkeyP
 def test_every_image_cell_is_measured_once() -> None:
     cells = [tuple(each.setting.values()) for each in image_width.measure(quick=False)]
     assert len(set(cells)) == len(cells) == 2 * (5 * 6 + 3 * 2)
-
-
-def test_laws_of_the_theorems_are_read_from_their_table() -> None:
-    fits = pd.DataFrame({"m": [10, 20, 40], "k": 7, "loss": [0.3 / m**1.5 for m in (10, 20, 40)]})
-    assert theorems.exponent(fits) == pytest.approx(-1.5)
-    assert theorems.test_losses(fits, 7).tolist() == fits["loss"].tolist()
 
 
 def test_the_bound_derived_for_theorem_5_is_below_its_inequality() -> None:

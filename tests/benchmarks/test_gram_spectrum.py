@@ -110,7 +110,7 @@ def test_separation_is_the_sine_of_the_smallest_angle() -> None:
     assert separation(X * np.where(np.arange(8) % 2, 1, -1)[:, None]) == pytest.approx(brute)
 
 
-@pytest.mark.parametrize("n", [3, 10, 51])
+@pytest.mark.parametrize("n", [3, 51])
 def test_separation_on_the_half_circle(n: int) -> None:
     X = circle_points(n)
     assert X.shape == (n, 10)
@@ -169,8 +169,11 @@ def test_opposite_samples_cost_relu_its_odd_frequencies() -> None:
 
 
 @pytest.mark.parametrize("unit_norm", [True, False])
-@pytest.mark.parametrize("dimension", [1, 2, 3])
-@pytest.mark.parametrize("degrees", [(1,), (2,), (3,), (4,), (1, 3), (2, 3), (1, 2, 4)], ids=str)
+@pytest.mark.parametrize(
+    ("degrees", "dimension"),
+    [((3,), 1), ((1,), 2), ((4,), 2), ((1, 3), 2), ((2, 3), 2), ((1, 2, 4), 2), ((1, 3), 3)],
+    ids=str,
+)
 def test_zero_eigenvalues_of_polynomials(
     degrees: tuple[int, ...], dimension: int, unit_norm: bool
 ) -> None:
@@ -219,8 +222,8 @@ def test_circle_in_closed_form(name: str, n: int) -> None:
     np.testing.assert_allclose(circle_eigenvalues(phi, n), values, atol=CLOSE * values[0])
 
 
-@pytest.mark.parametrize("n", [8, 15])
-def test_half_circle(n: int) -> None:
+def test_half_circle() -> None:
+    n = 15
     for name, share in (("tanh", 0.5), ("cubic", 0.5), ("swish", 1.0)):
         phi = grams.ACTIVATIONS[name]
         values = grams.eigenvalues(grams.infinite_gram(circle_points(n), phi))

@@ -108,19 +108,6 @@ def test_shares_are_margins_over_the_certified_maximum() -> None:
         assert last["neurons"] == len(best.coef)
 
 
-def test_a_network_that_separates_nothing_gains_what_the_other_reaches() -> None:
-    shares = {"published": [-3.0, 0.5], "accelerated": [0.8, 0.4]}
-    rows = [
-        {"method": method, "samples": 16, "draw": draw, "share": share, "k": 4, "width": 8}
-        | {"step": 9, "steps": 9}
-        for method, found in shares.items()
-        for draw, share in enumerate(found)
-    ]
-    found = margin_reached.by_accelerated_steps(pd.DataFrame(rows))
-    assert found["gained"].mean == pytest.approx((0.8 - 0.1) / 2)
-    assert (found["ahead"], found["draws"]) == (1, 2)
-
-
 def test_a_picture_has_the_values_of_the_plane() -> None:
     X, y = clusters(2, 24, 0)
     best = max_margin(X, y)

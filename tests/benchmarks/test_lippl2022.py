@@ -19,16 +19,13 @@ from benchmarks.lippl2022 import (
     contexts,
     deep_gln,
     draws,
-    effects,
     excess,
     fold,
     further_models,
     limit,
     matching,
-    published,
     released,
     released_training,
-    shallow,
     sharing,
 )
 from benchmarks.lippl2022.cells import Models, Setting, measured, no_more
@@ -144,6 +141,7 @@ SMALL_CELL: dict[str, Any] = {
 }
 
 
+@pytest.mark.usefixtures("short")
 def test_a_cell_has_the_models_of_the_released_code() -> None:
     rows = {row["model"]: row for row in gln_cell(**SMALL_CELL, momentum=0.0)}
     further = ["svm-gln-published", "svm-l2-published", "svm-l2-formula"]
@@ -295,9 +293,6 @@ def test_points_of_a_trajectory_are_the_parts_numbers() -> None:
     assert last["optimum"] == pytest.approx(svm.solution_.certificate.lower)
 
 
-# --- comparisons -------------------------------------------------------------------------------
-
-
 def test_the_least_error_is_over_all_settings_of_a_seed() -> None:
     frame = pd.DataFrame(
         {
@@ -316,6 +311,9 @@ def test_the_least_error_is_over_all_settings_of_a_seed() -> None:
     assert matching.minus(best, "b", "c") is math.nan
 
 
+# --- comparisons -------------------------------------------------------------------------------
+
+
 def test_correlations_are_means_of_fishers_z() -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(12, 2)), columns=["a", "b"]).assign(seed=[1, 2, 3] * 4)
@@ -323,29 +321,6 @@ def test_correlations_are_means_of_fishers_z() -> None:
     assert matching.correlation(table, "a", "b") == pytest.approx(np.tanh(np.mean(z)))
     assert matching.correlation_text(table, "a", "b").startswith(f"{np.tanh(np.mean(z)):.2f} [")
     assert math.isnan(matching.correlation(table, "a", "c"))
-
-
-def test_both_sides_have_the_released_settings() -> None:
-    """A cell of ours without a released pair does not count."""
-    cell = {"train_size": 500, "hyperplanes": 1, "threshold": "median", "seed": 1, "momentum": 0.0}
-    ours = [
-        {"model": model, "units": units, "error": error, **cell}
-        for units, gln, l2 in ((10, 0.10, 0.11), (20, 0.2, 0.5))
-        for model, error in (("svm-gln", gln), ("svm-l2", l2))
-    ]
-    theirs = [
-        {"model": "SVM-GLN", "units": 10, "error": 0.1, **cell},
-        {"model": "SVM-L2", "units": 10, "error": 0.3, **cell},
-        {"model": "SVM-L2", "units": 20, "error": 0.3, **cell},
-    ]
-    released_cells, same = effects.both_sides(pd.DataFrame(ours), pd.DataFrame(theirs), "error")
-    assert (released_cells["SVM-L2"] - released_cells["SVM-GLN"]).tolist() == pytest.approx([0.2])
-    assert (same["svm-l2"] - same["svm-gln"]).tolist() == pytest.approx([0.01])
-
-
-def test_images_in_unseen_contexts_count_half() -> None:
-    frame = pd.DataFrame({"error": [0.3], "unseen": [600]})
-    assert shallow.with_a_fair_coin(frame)["error"].tolist() == pytest.approx([0.3 - 0.025])
 
 
 def test_released_values_are_read_from_their_archive(tmp_path: Path) -> None:
@@ -375,29 +350,6 @@ def test_released_values_are_read_from_their_archive(tmp_path: Path) -> None:
     assert (l2["error"], l2["from_network"]) == pytest.approx((0.25, 0.3))
     assert table["momentum"].isna().to_dict() == {"GD-GLN": False, "SVM-L2": True, "SVM-LC": False}
     assert table["error"].isna().to_dict() == {"GD-GLN": False, "SVM-L2": False, "SVM-LC": True}
-
-
-def test_agreements_at_medians_are_with_the_network_in_other_contexts() -> None:
-    cell = {"train_size": 500, "units": 10, "hyperplanes": 1, "seed": 1}
-    ours = pd.DataFrame(
-        [
-            {
-                **cell,
-                "model": "svm-gln-published",
-                "threshold": threshold,
-                "momentum": 0.0,
-                "error": 0.1,
-                "from_network": 0.05,
-                "from_redrawn": 0.2,
-            }
-            for threshold in ("median", "random")
-        ]
-    )
-    none = pd.DataFrame(columns=[*cell, "threshold", "error", "from_redrawn"])
-    table = published.of_glns(ours, none).set_index("threshold")
-    assert table["from_network"].to_dict() == {"median": 0.2, "random": 0.05}
-    assert table["model"].unique().tolist() == ["SVM-GLN"]
-    assert table["momentum"].isna().all()
 
 
 # --- the real thing ----------------------------------------------------------------------------

@@ -54,17 +54,6 @@ def test_smallest_eigenvalues_are_above_the_bound_of_a_kink(data: str, activatio
     assert row["delta"] == pytest.approx(min(apart))
 
 
-def test_powers_are_those_of_the_last_three_points() -> None:
-    rows = [
-        {"activation": "elu", "data": data, "delta": x, "n": 1 / x, "measured": x**3}
-        for data in (lower_bounds.CLOSE, lower_bounds.HALF)
-        for x in (0.5, 0.25, 0.125)
-    ]
-    noise = [row | {"measured": 7.0} for row in rows[::3]]
-    fits = lower_bounds.fitted(pd.DataFrame(noise + rows), "elu")
-    assert fits == pytest.approx({"delta": 3, "n": -3})
-
-
 @pytest.mark.parametrize(
     ("dimension", "degrees", "n", "rank"),
     [
@@ -81,17 +70,6 @@ def test_ranks_of_polynomials_are_the_exact_ones_at_any_width(
     (found,) = few_dimensions.polynomials(degrees, dimension, n, 1024)
     assert found["finite"] == found["infinite"] == found["both"] == found["exact"] == rank
     assert rank <= found["constraints"]
-
-
-def test_cells_of_theorem_4_3_are_counted_by_each_condition() -> None:
-    """Rank 5 of 10 samples in the plane: F.3's display is met with equality, its proof is not."""
-    cell = {"n": 10, "dimension": 2, "degree": 2, "constraints": 5, "exact": 5}
-    cells = pd.DataFrame([cell | {"finite": 5, "infinite": 5, "both": 5}])
-    found = few_dimensions.of_polynomials(cells)
-    assert (found["cells_f2"], found["zero_f2"]) == (1, 1)
-    assert (found["cells_f3"], found["index_f3"]) == (0, 0)
-    assert (found["cells_printed"], found["index_printed"]) == (1, 0)
-    assert (found["cells_both"], found["both_f3"]) == (1, 1)
 
 
 def test_smallest_eigenvalues_of_smooth_activations_are_positive() -> None:
@@ -141,11 +119,6 @@ def test_distances_are_those_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> No
     left = cifar.cumulative(9, cifar.CENTRED)["y"]
     values = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
     np.testing.assert_allclose(left[:2], 1 - values.cumsum()[:2] / values.sum(), atol=2e-3)
-
-
-def test_rounding_keeps_three_digits() -> None:
-    values = np.array([1234.6, 0.0012346, 0.0])
-    np.testing.assert_allclose(cifar.rounded(values), [1230, 0.00123, 0], rtol=1e-6)
 
 
 def test_infinite_width_is_descent_on_a_linear_model() -> None:
@@ -247,9 +220,3 @@ def test_linearised_curves_are_the_equation_of_trained_ones() -> None:
     assert both.groupby("run").size().to_list() == [23, 23]
     np.testing.assert_allclose(both["loss_linearised"], both["equation"], rtol=1e-6)
     np.testing.assert_allclose(both["lambda_min_linearised"], both["lambda_min"], rtol=1e-6)
-
-
-def test_where_elu_passes_tanh() -> None:
-    losses = pd.DataFrame({"elu": [3, 1, 2, 1, 0.5], "tanh": [2, 2, 1, 1, 1]}, index=range(5))
-    assert training.crossing(losses) == 4
-    assert training.crossing(losses[:4]) == np.inf

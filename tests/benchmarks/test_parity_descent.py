@@ -63,10 +63,16 @@ def test_the_printed_pairing_does_not_start_at_0_and_the_other_does() -> None:
 # --- exact averages -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("relevant", [(3,), (1, 4, 6), (0, 1, 2, 3, 7), tuple(range(9))])
-@pytest.mark.parametrize("scale", [1 / 3, 2.0])
 @pytest.mark.parametrize("function", [parity.gate, parity.relu6])
-@pytest.mark.parametrize("values", [(-1.0, 1.0), (-1.0, 0.0, 1.0), (0.0,)])
+@pytest.mark.parametrize(
+    ("relevant", "scale", "values"),
+    [
+        ((3,), 2.0, (-1.0, 1.0)),
+        ((1, 4, 6), 1 / 3, (-1.0, 0.0, 1.0)),
+        (tuple(range(9)), 2.0, (-1.0, 0.0, 1.0)),
+        ((1, 4, 6), 1 / 3, (0.0,)),
+    ],
+)
 def test_label_averages_are_the_expectations(
     relevant: tuple[int, ...], scale: float, function: object, values: tuple[float, ...]
 ) -> None:
@@ -144,7 +150,7 @@ def test_with_weights_without_0_and_odd_k_no_unit_is_good() -> None:
     assert not parity.is_good(ParityDistribution(5, (0, 2, 4)), signs).any()
 
 
-@pytest.mark.parametrize("k", [1, 3, 5, 7, 9, 21, 101])
+@pytest.mark.parametrize("k", [1, 3, 9, 101])
 def test_the_share_of_good_units_is_that_of_lemma_9(k: int) -> None:
     if k <= 9:
         assert parity.good_share(k) == pytest.approx((all_weights(k).sum(axis=1) == 0).mean())
@@ -171,7 +177,7 @@ def test_lemma_8_with_the_constant_that_is_derived(bias: float) -> None:
             assert error <= parity.OPEN_SHARE_ERROR * k / math.sqrt(active) + ROUNDING
 
 
-@pytest.mark.parametrize("n", [51, 200, 1001])
+@pytest.mark.parametrize("n", [51, 1001])
 def test_alpha_of_good_units_is_in_the_range_of_lemma_9(n: int) -> None:
     distribution = ParityDistribution.random(n, 7)
     initial = parity.start(n, 7, 200)
@@ -204,7 +210,7 @@ def test_first_step_is_the_gradient_on_the_whole_distribution() -> None:
 
 
 @pytest.mark.parametrize(("k", "r"), [(3, 1), (3, -3), (7, 7), (7, -1), (7, 5)])
-@pytest.mark.parametrize("alpha", [0.25, 0.26, 1.0])
+@pytest.mark.parametrize("alpha", [0.25, 1.0])
 def test_lemma_10_as_a_share_of_all_readouts(k: int, r: int, alpha: float) -> None:
     n, eps = 200, 0.3
     low, high = parity.near_readouts(n, k, r, alpha, eps)
@@ -359,8 +365,7 @@ def test_the_exponents_of_corollary_4_do_not_match_the_bound(k: int) -> None:
     assert descent.theorem_3_order(unlikely.n_bits, k, unlikely.pairs, unlikely.steps) <= 0.5
 
 
-@pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("eta", [0.01, 0.3, 2.0])
+@pytest.mark.parametrize(("seed", "eta"), [(0, 0.01), (1, 0.3), (2, 2.0)])
 def test_theorem_13_on_random_hinges(seed: int, eta: float) -> None:
     """f_t(theta) = max(0, 1 - <theta, x_t>): online gradient descent, from anywhere."""
     rng = np.random.default_rng(seed)

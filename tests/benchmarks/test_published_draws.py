@@ -23,9 +23,9 @@ def global_rng() -> Any:
 
 
 @pytest.mark.usefixtures("global_rng")
-@pytest.mark.parametrize("threshold", ["median", "random"])
-@pytest.mark.parametrize(("n_units", "k"), [(10, 1), (4, 2), (1, 5)])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    ("seed", "n_units", "k", "threshold"), [(1, 10, 1, "median"), (2, 4, 2, "random")]
+)
 def test_published_contexts(seed: int, n_units: int, k: int, threshold: Any) -> None:
     """Against the published draws, literally: from torch's global generator."""
     train = IMAGES[:100]
@@ -54,8 +54,8 @@ def test_published_contexts(seed: int, n_units: int, k: int, threshold: Any) -> 
 
 
 @pytest.mark.usefixtures("global_rng")
-@pytest.mark.parametrize("n_units", [5, 30, 40])
-@pytest.mark.parametrize("n", [300, 301])
+# Of an even and of an odd number of images, with fewer and with more units than inputs.
+@pytest.mark.parametrize(("n", "n_units"), [(300, 40), (301, 5)])
 def test_published_units(n: int, n_units: int) -> None:
     images = IMAGES[:n]
     inputs = torch.tensor(images, dtype=torch.float32)

@@ -177,22 +177,10 @@ def test_a_peer_that_exceeds_its_time_says_so(monkeypatch: pytest.MonkeyPatch) -
     assert np.isnan(found["excess"])
 
 
-# --- growth and diagnosis ------------------------------------------------------------------------
-
-
 def test_exponents() -> None:
     x = pd.Series([500.0, 1000.0, 4000.0])
     assert scaling.exponent(x, 3e-6 * x**1.7) == pytest.approx(1.7)
     assert np.isnan(scaling.exponent(x[:2], x[:2]))
-
-
-def test_a_line_differs_in_one_axis_and_has_the_answers_of_one_device() -> None:
-    points = [(500, 100, 2), (2000, 100, 2), (2000, 50, 2), (2000, 100, 4)]
-    frame = pd.DataFrame(points, columns=["N", "H", "C"]).assign(device="cpu", outcome="answered")
-    frame = pd.concat([frame, frame.assign(device="cuda", outcome=scaling.NO_GPU)])
-    assert scaling.line(frame, "N")["N"].tolist() == [500, 2000]
-    assert scaling.line(frame, "H")["H"].tolist() == [50, 100]
-    assert scaling.line(frame, "N", "cuda").empty
 
 
 def test_networks_have_the_weights_that_they_should() -> None:
@@ -201,3 +189,6 @@ def test_networks_have_the_weights_that_they_should() -> None:
         network = diagnosis.network_of(kind, widths)
         count = sum(part.numel() for part in network.parameters())
         assert count == pytest.approx(weights, rel=0.05)
+
+
+# --- growth and diagnosis ------------------------------------------------------------------------

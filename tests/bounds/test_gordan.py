@@ -68,8 +68,14 @@ INSEPARABLE: dict[str, Callable[[], MarginProblem]] = {
 }
 
 
-@pytest.mark.parametrize("name", INSEPARABLE)
-@pytest.mark.parametrize("intercept", [False, True])
+# Each once, with an offset where that is another case: of gates and classes that sum to it or not.
+WITH_OFFSET = ("linear", "contexts", "real-gates", "redundant-gated", "many-classes")
+
+
+@pytest.mark.parametrize(
+    ("name", "intercept"),
+    [("linear", False), *((name, name in WITH_OFFSET) for name in INSEPARABLE)],
+)
 def test_inseparable_data_are_proven_inseparable(name: str, intercept: bool) -> None:
     problem = replace(INSEPARABLE[name](), intercept=intercept)
     proof = prove_not_separable(problem)

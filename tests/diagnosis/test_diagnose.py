@@ -54,7 +54,7 @@ def only_in(
     return found[own]
 
 
-@pytest.mark.fast("l1", "linf", "spectral")
+@pytest.mark.fast("l1", "spectral")
 @pytest.mark.parametrize("norm", NORMS)
 def test_linear_classifiers(norm: str) -> None:
     X, y = classes()

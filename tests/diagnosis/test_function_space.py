@@ -26,7 +26,7 @@ def cloud(classes: int = 2) -> tuple[Array, Any]:
     return clusters(12, 4, classes, spread=0.2, seed=0)
 
 
-@pytest.mark.fast("l2-2", "l1-3", "spectral-2")
+@pytest.mark.fast("l1-3", "spectral-2")
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("norm", ["l2", "l1", "linf", "spectral"])
 def test_the_excess_of_a_linear_classifier(classes: int, norm: str) -> None:

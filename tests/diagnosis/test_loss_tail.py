@@ -43,8 +43,7 @@ def hinge(p: int) -> Loss:
     return of_margin(lambda q: (1 - q).relu() ** p)
 
 
-@pytest.mark.parametrize("classes", [2, 10, 1000])
-@pytest.mark.parametrize("temperature", [1e-3, 0.07, 1.0, 1e4])
+@pytest.mark.parametrize(("temperature", "classes"), [(1e-3, 2), (0.07, 1000), (1e4, 10)])
 def test_cross_entropy_passes_at_any_temperature(temperature: float, classes: int) -> None:
     assert JUDGE(tempered(temperature, F.cross_entropy), classes).refusal is None
 
@@ -55,17 +54,15 @@ def one_by_one(outputs: Tensor, targets: Tensor) -> Tensor:
     return torch.cumsum(torch.exp(differences), 1)[0, -1].log()
 
 
-@pytest.mark.parametrize(
-    ("temperature", "classes"), [(0.07, 1000), (0.083, 1000), (1.0, 50_000), (1.2, 50_000)]
-)
+@pytest.mark.parametrize(("temperature", "classes"), [(0.083, 1000), (1.2, 50_000)])
 def test_a_sum_that_rounds_after_each_class_passes(temperature: float, classes: int) -> None:
     assert JUDGE(tempered(temperature, one_by_one), classes).refusal is None
 
 
 @pytest.mark.parametrize(
-    ("temperature", "classes"), [(0.01, 2), (1.0, 100), (0.07, 1000), (10.0, 50_000)]
+    ("temperature", "classes", "dtype"),
+    [(0.07, 1000, torch.float32), (0.01, 2, torch.float16), (10.0, 50_000, torch.bfloat16)],
 )
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_what_a_loss_rounds_to_is_not_its_tail(
     temperature: float, classes: int, dtype: torch.dtype
 ) -> None:
@@ -133,18 +130,15 @@ def test_in_single_precision_other_margins_are_refused_still() -> None:
 @pytest.mark.parametrize(
     ("loss", "classes"),
     [
-        *((nn.CrossEntropyLoss(reduction=each), 10) for each in ("sum", "none")),
-        *((tempered(T, F.binary_cross_entropy_with_logits), None) for T in (1e-3, 0.07, 100.0)),
-        *((tempered(T, lambda s, y: F.cross_entropy(s, y).log()), 4) for T in (0.01, 0.5, 2.0)),
+        (nn.CrossEntropyLoss(reduction="none"), 10),
+        *((tempered(T, F.binary_cross_entropy_with_logits), None) for T in (1e-3, 100.0)),
+        (tempered(0.01, lambda s, y: F.cross_entropy(s, y).log()), 4),
         (nn.SoftMarginLoss(reduction="sum"), None),
         (nn.BCEWithLogitsLoss(pos_weight=torch.tensor([3.0])), None),
-        (nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0]).double()), 3),
         (nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0])), 3),
         (lambda s, y: F.cross_entropy(s, y) + 0.5, 3),
         (lambda s, y: F.cross_entropy(s + PRIORS, y), 5),
         (lambda s, y: F.cross_entropy(64 * s - 22 * F.one_hot(y, 5), y), 5),
-        (lambda s, y: F.cross_entropy(s.float(), y), 10),
-        (lambda s, y: F.cross_entropy(s, y).float(), 10),
         (lambda s, y: F.binary_cross_entropy_with_logits(s.float(), y.float()), None),
         (lambda s, y: -torch.softmax(s, 1)[0, y[0]].log(), 5),
         (lambda s, y: torch.exp(s - s.gather(1, y[:, None])).sum(), 5),
@@ -162,15 +156,11 @@ def test_losses_whose_training_maximises_the_margin_pass(loss: Any, classes: int
 @pytest.mark.parametrize(
     ("loss", "classes", "reason"),
     [
-        *((powered(p), None, Code.NO_EXPONENTIAL_TAIL) for p in (0.1, 1.0, 5.0, 20.0, 50.0)),
+        *((powered(p), None, Code.NO_EXPONENTIAL_TAIL) for p in (0.1, 50.0)),
         *((nn.MSELoss(), classes, Code.FINITE_MINIMISER) for classes in (None, 3)),
-        (nn.HuberLoss(), None, Code.FINITE_MINIMISER),
-        *((nn.MultiMarginLoss(p=p), 3, Code.FINITE_MINIMISER) for p in (1, 2)),
-        *((hinge(p), None, Code.FINITE_MINIMISER) for p in (1, 2, 3)),
-        *(
-            (partial(F.cross_entropy, label_smoothing=e), 9, Code.FINITE_MINIMISER)
-            for e in (1e-6, 0.1)
-        ),
+        (nn.MultiMarginLoss(), 3, Code.FINITE_MINIMISER),
+        *((hinge(p), None, Code.FINITE_MINIMISER) for p in (1, 3)),
+        (partial(F.cross_entropy, label_smoothing=1e-6), 9, Code.FINITE_MINIMISER),
         (
             lambda s, y: F.binary_cross_entropy_with_logits(s, 0.9 * y + 0.05),
             *(None, Code.FINITE_MINIMISER),
@@ -198,8 +188,7 @@ def test_what_takes_no_targets_is_not_judged() -> None:
     assert JUDGE(lambda outputs: outputs, None).refusal is Code.LOSS_NOT_CHECKED
 
 
-@pytest.mark.parametrize("temperature", [0.01, 1.0, 100.0])
-def test_the_logarithm_of_a_loss_is_known_by_its_sign(temperature: float) -> None:
-    loss = tempered(temperature, F.cross_entropy)
+def test_the_logarithm_of_a_loss_is_known_by_its_sign() -> None:
+    loss = tempered(0.01, F.cross_entropy)
     assert not JUDGE(loss, 3).logarithm
     assert JUDGE(lambda s, y: loss(s, y).log(), 3).logarithm

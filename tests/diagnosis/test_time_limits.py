@@ -13,7 +13,7 @@ import implicit_bias as ib
 from example_modules import drawn, layers, own_labels, seeded
 from implicit_bias.norms import NormName
 
-LIMIT, ALLOWED = 2.0, 1.0
+LIMIT, ALLOWED = 1.0, 1.0
 PASS = 0.03
 X = drawn(60, 6)
 

@@ -33,7 +33,6 @@ def of_margin(margin: float, dtype: torch.dtype = torch.float64) -> nn.Module:
 @pytest.mark.parametrize(
     ("margin", "dtype", "code"),
     [
-        (5.0, torch.float32, Code.LOGARITHMIC_RATE),
         (200.0, torch.float32, Code.GRADIENT_OF_ZERO),
         (200.0, torch.float64, Code.LOGARITHMIC_RATE),
         (2000.0, torch.float64, Code.GRADIENT_OF_ZERO),
@@ -199,7 +198,6 @@ POWER = MarginLoss("power", lambda q: -2.0 * (1.0 + (q + 20.0).clamp_min(0.0)).l
     ("outputs", "loss", "code"),
     [
         (3, nn.MSELoss(), Code.FINITE_MINIMISER),
-        (3, nn.BCEWithLogitsLoss(), Code.OTHER_MARGIN),
         (1, POWER, Code.NO_EXPONENTIAL_TAIL),
         (1, hinge, Code.LOSS_NOT_CHECKED),
         (1, "exponential", None),

@@ -7,7 +7,6 @@ from typing import Any
 import joblib
 import numpy as np
 import pytest
-import skops.io
 import torch
 
 import implicit_bias as ib
@@ -51,6 +50,8 @@ def test_joblib(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["MaxMarginSVC", "GLNSVC", "GaLUClassifier"])
 def test_skops(name: str, tmp_path: Path) -> None:
     """All that has to be trusted is this package's, and a sparse array of scipy's."""
+    import skops.io  # which takes a second, in each process that reads this file
+
     model = MODELS[name]().fit(MOONS.X, LABELS)
     file = tmp_path / "model.skops"
     skops.io.dump(model, file)

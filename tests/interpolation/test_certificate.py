@@ -45,7 +45,7 @@ def exact_dual_vectors(problem: InterpolationProblem, alpha: Array) -> dict[Any,
     return found
 
 
-@pytest.mark.parametrize("seed", range(0, 40, 4))
+@pytest.mark.parametrize("seed", [0, 20, 36])
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("norm", ["l1", "linf"])
 def test_lower_bounds_hold_as_real_numbers(norm: str, intercept: bool, seed: int) -> None:
@@ -70,7 +70,7 @@ def test_lower_bounds_hold_as_real_numbers(norm: str, intercept: bool, seed: int
     assert found >= float(total / dual) * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_multipliers_are_balanced_exactly(seed: int) -> None:
     alpha = normal(50, 3, seed=seed) * 10.0 ** (5 * normal(50, 3, seed=seed + 50))
     found = summing_to_0(alpha)
@@ -83,7 +83,7 @@ def test_multipliers_are_balanced_exactly(seed: int) -> None:
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("seed", range(0, 20, 4))
+@pytest.mark.parametrize("seed", [0, 8, 16])
 def test_residuals_are_enclosed(seed: int, intercept: bool) -> None:
     problem = drawn("l2", intercept, seed)
     coef = normal(2, 9, seed=seed + 5).reshape(2, 3, 3) * 10.0 ** (seed - 8)
@@ -100,9 +100,12 @@ def test_residuals_are_enclosed(seed: int, intercept: bool) -> None:
         assert found.radius[n, k] <= 1e-14 * (abs(problem.Y[n, k]) + abs(float(f)) + 1)
 
 
-@pytest.mark.parametrize("size", [0.0, 1e-12, 1e-6, 1e-2, 1.0])
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("norm", ["l1", "l2", "linf", Lp(3), Nuclear()], ids=str)
+@pytest.mark.parametrize("size", [0.0, 1e-6, 1.0])
+@pytest.mark.parametrize(
+    ("norm", "intercept"),
+    [("l1", True), ("l2", False), ("linf", True), (Lp(3), False), (Nuclear(), True)],
+    ids=str,
+)
 def test_upper_bounds_hold_of_coefficients_that_miss(
     norm: Any, intercept: bool, size: float
 ) -> None:
@@ -156,7 +159,7 @@ def test_norms_are_bounded_by_the_euclidean_one(norm: Norm) -> None:
         assert norm.value(delta) <= constant * np.linalg.norm(delta)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_multipliers_that_an_offset_does_not_see_bound_nothing(seed: int) -> None:
     """With an intercept any multipliers are balanced first: large values alone prove nothing."""
     X = normal(4, 6, seed=seed)

@@ -114,9 +114,14 @@ def check(found: Interpolant, X: Array, gates: Array, Y: Array, gap: float = GAP
     assert float((alpha * Y).sum()) == pytest.approx(found.lower, rel=1e-9)
 
 
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("K", [1, 3])
-@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize(
+    ("name", "K", "intercept"),
+    [
+        *((name, 3, True) for name in NORMS),
+        *((name, 1, False) for name in ("l1", "l2", "linf", "l3", "spectral", "l2 in groups")),
+        *((name, 3, False) for name in ("nuclear", "largest spectral of groups")),
+    ],
+)
 def test_linear_models_agree_with_clarabel(name: str, K: int, intercept: bool) -> None:
     X = normal(7, 12)
     Y = normal(7, K, seed=1)
@@ -126,19 +131,21 @@ def test_linear_models_agree_with_clarabel(name: str, K: int, intercept: bool) -
     assert found.upper == pytest.approx(expected, rel=CLARABEL)
 
 
-@pytest.mark.parametrize("K", [1, 2])
 @pytest.mark.parametrize(
-    "norm", ["l1", "l2", "linf", "nuclear", GroupNorm(np.array([0, 1, 1, 2]), apart=True)], ids=str
+    ("norm", "groups"),
+    [
+        *((norm, [0, 1, 1, 2]) for norm in ("l1", "l2", "linf", "nuclear")),
+        *((norm, None) for norm in ("l1", "nuclear")),
+        (GroupNorm(np.array([0, 1, 1, 2]), apart=True), None),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("groups", [None, [0, 1, 1, 2]], ids=["whole", "groups"])
-def test_gated_models_agree_with_clarabel(norm: Any, K: int, groups: Any) -> None:
+def test_gated_models_agree_with_clarabel(norm: Any, groups: Any) -> None:
     X = normal(9, 5)
     gates = np.where(normal(9, 4, seed=2) > 0, 1.0, 0.0)
     gates[:, 0] = 1
-    Y = normal(9, K, seed=1)
+    Y = normal(9, 2, seed=1)
     of_groups: Any = as_norm(norm)
-    if isinstance(norm, GroupNorm):
-        groups = None
     if groups is not None:
         of_groups = SumOverGroups(of_groups, np.array(groups))
     found = min_norm(X, Y, norm, gates=sp.csr_array(gates), groups=groups)
@@ -155,13 +162,12 @@ def test_many_samples(norm: Any) -> None:
     check(found, X, np.ones((200, 1)), y)
 
 
-@pytest.mark.parametrize("K", [1, 2])
 @pytest.mark.parametrize("over", [SumOverGroups, MaxOverGroups])
 @pytest.mark.parametrize("inner", [L2(), Nuclear(), Spectral()], ids=str)
-def test_groups_of_more_columns_than_samples(inner: Any, over: Any, K: int) -> None:
+def test_groups_of_more_columns_than_samples(inner: Any, over: Any) -> None:
     """Of which a method sees as many columns as there are samples."""
     X = normal(4, 13)
-    Y = normal(4, K, seed=1)
+    Y = normal(4, 2, seed=1)
     norm = over(inner, np.array([0, 1, 1, 0, 0, 2, 1, 0, 1, 0, 0, 1, 2]), -1)
     found = min_norm(X, Y, norm)
     check(found, X, np.ones((4, 1)), Y)
@@ -318,7 +324,7 @@ def exact_linf(X: Array, y: Array) -> Fraction:
     return min(best)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(("norm", "exact"), [("l1", exact_l1), ("linf", exact_linf)])
 def test_bounds_hold_of_exact_optima(norm: str, exact: Any, seed: int) -> None:
     X = normal(3, 6, seed=seed)

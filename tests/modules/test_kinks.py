@@ -70,12 +70,11 @@ def test_smooth_modules_have_one_gap() -> None:
     assert gap_across_kinks(best) == best.gap
 
 
-@pytest.mark.parametrize("norm", ["l2", "linf", "spectral"])
-def test_smooth_margins_that_change_a_lot_meet_no_kinks(norm: str) -> None:
+def test_smooth_margins_that_change_a_lot_meet_no_kinks() -> None:
     """The smallest margin is a small difference of outputs: nearby it is several per cent other."""
     X = drawn(12, 4)
     module = seeded(layers(4, 6, 1, between=Square), 3)
-    best = best_of(module, X.numpy(), own_labels(module, X), norm)
+    best = best_of(module, X.numpy(), own_labels(module, X), "spectral")
     assert best.gap > NEAR
     assert gap_across_kinks(best) == best.gap
 

@@ -1,6 +1,5 @@
 """Norms read from optimizers: those of CVXPY by hand, and where trainings by them go."""
 
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -103,17 +102,9 @@ def test_the_size_of_each_tensor_is_by_the_rule_of_its_optimizer(name: str, outp
     assert ratios == pytest.approx([ratios[0]] * 4)
 
 
-# Of each kind of rule one, with one output and with three.
-FAST = [("sgd of two rates", 3), ("muon as adamw", 3), ("scheduled", 1)]
-
-
-@pytest.mark.parametrize(
-    ("name", "outputs"),
-    [
-        pytest.param(*case, marks=() if case in FAST else pytest.mark.slow)
-        for case in itertools.product(CASES, (1, 3))
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("name", CASES)
 def test_the_norm_of_optimizers_is_that_of_their_rules(name: str, outputs: int) -> None:
     """Up to a common factor, which changes no gap."""
     build, norms, scales = CASES[name]

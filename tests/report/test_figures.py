@@ -31,7 +31,6 @@ from implicit_bias.report.style import (
     style,
 )
 from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
-from report.written import Report
 from training.samples import X, Y, gln
 
 LOOK = Look(BLUE, "-", "o")
@@ -176,10 +175,10 @@ def test_a_log_axis_has_three_numbers(high: float) -> None:
     assert ax.get_xscale() == "linear"
 
 
-def test_the_excess_is_drawn_of_the_points_that_separate(plane: Report) -> None:
-    network = plane.comparison.model("GD-GLN")
+def test_the_excess_is_drawn_of_the_points_that_separate() -> None:
+    network = compared().model("network")
     with style():
-        (plot,) = training_plots(plane.comparison, looks(plane.comparison))
+        (plot,) = training_plots(compared(), looks(compared()))
         plot.figure.draw_without_rendering()  # a layout that collapses warns
     (line,) = plot.figure.axes[0].get_lines()
     expected = [

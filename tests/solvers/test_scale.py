@@ -284,10 +284,9 @@ def test_a_working_set_on_which_no_solve_succeeds_ends() -> None:
     assert solve(problem, "working-set").status is not Status.ITERATION_LIMIT
 
 
-@pytest.mark.parametrize("k", [2, 4])
-def test_all_rows_join_where_a_few_rounds_would_cost_as_much(k: int) -> None:
+def test_all_rows_join_where_a_few_rounds_would_cost_as_much() -> None:
     """Of noisy samples with a soft margin most support the solution: no set of few will do."""
-    X, y = cases.noisy_table(1500, 20, k, flipped=0.3)
+    X, y = cases.noisy_table(1500, 20, flipped=0.3)
     problem = max_margin(X, y, C=1.0)
 
     def solved(few_rounds: float) -> Solution:

@@ -367,7 +367,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("norm", FOREIGN, ids=["sum-of-spectral", "largest-l2"])
-@pytest.mark.parametrize("size", [1e-9, 1e-20, 1e-160])
+@pytest.mark.parametrize("size", [1e-9, 1e-160])
 def test_a_separator_in_doubt_under_a_norm_that_no_native_method_takes(
     norm: Norm, size: float
 ) -> None:
