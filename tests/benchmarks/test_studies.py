@@ -1,5 +1,6 @@
 """Every study: its page has the numbers of the kept tables, and it has a quick version."""
 
+import json
 import re
 from pathlib import Path
 
@@ -7,10 +8,14 @@ import pytest
 
 from benchmarks import bench, fill
 from benchmarks.__main__ import main
+from benchmarks.effects import Effect
 from pages import check_page
 
 STUDIES = bench.studies()
+# Numbers of the pages that these replaced, so that no number changed unseen.
+FORMER = Path(__file__).parent / "former_numbers"
 # Words of a page outside tables, code and comments.
+LONGEST_PAGE = 700
 each_study = pytest.mark.parametrize("name", STUDIES)
 
 
@@ -24,6 +29,13 @@ def test_the_page_is_of_the_kept_tables(name: str) -> None:
     """Else: python -m benchmarks STUDY page."""
     kept = (bench.HOME / name / "README.md").read_text("utf-8")
     check_page(fill.page(bench.study(name)), kept)
+
+
+@each_study
+def test_the_page_is_short(name: str) -> None:
+    text = (bench.HOME / name / "README.md").read_text("utf-8")
+    text = re.sub(r"```.*?```|<!--.*?-->|^\|.*?$|!?\[|\]\([^)]*\)", " ", text, flags=re.S | re.M)
+    assert len(text.split()) <= LONGEST_PAGE
 
 
 @each_study
@@ -42,6 +54,21 @@ def test_links_lead_to_files(name: str) -> None:
     folder = bench.HOME / name
     for link in re.findall(r"\]\(([^)#]+)[^)]*\)", (folder / "README.md").read_text("utf-8")):
         assert link.startswith("http") or (folder / link).exists(), link
+
+
+@each_study
+def test_numbers_of_the_former_pages_are_found_again(name: str) -> None:
+    """To three digits; what differs has its reason beside it."""
+    file = FORMER / f"{name}.json"
+    if not file.is_file():
+        pytest.skip("no former page")
+    numbers = fill.Numbers(bench.study(name))
+    for place, entry in json.loads(file.read_text("utf-8")).items():
+        found = numbers[tuple(place.split("."))]
+        if isinstance(found, Effect):
+            found = found.mean
+        if "difference" not in entry:
+            assert found == pytest.approx(entry["value"], rel=5e-3, abs=1e-12), place
 
 
 @pytest.mark.slow
