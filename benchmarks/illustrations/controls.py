@@ -11,9 +11,10 @@ or have none, are the controls: no norm is to be named.
 Each seed takes three minutes on a core. Of seeds 0, 1, 2 the rules of `norm_evidence` named 24 of
 24 known optimizers right, and 2 of 66 controls wrongly (batches of 1, label noise), so that the
 second rule asks for a cost. With it, of seeds 3, 4, 5, which had no part in that, 24 of 24 and 0 of
-66. Beside these, torch's Muon, whose singular values lie between about 0.5 and 1.2, was not named for
-any of seeds 0, 1, 2, with its default decay of 0.1 or without. With Newton and Schulz's iteration to
-its end, so that they are all 1, it was named spectral for all three. Adagrad was named linf.
+66. Beside these, torch's Muon, whose singular values lie between about 0.5 and 1.2, was not named
+for any of seeds 0, 1, 2, with its default decay of 0.1 or without. With Newton and Schulz's
+iteration to its end, so that they are all 1, it was named spectral for all three. Adagrad was named
+linf for all three.
 """
 
 from __future__ import annotations
