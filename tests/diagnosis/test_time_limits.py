@@ -1,4 +1,4 @@
-"""`max_seconds` holds on a module whose passes are what takes the time, by a clock that they move."""
+"""`max_seconds` holds on a module whose passes take the time, by a clock that they move."""
 
 import time
 from collections.abc import Callable
