@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, cast, final
 
 import numpy as np
@@ -369,15 +370,22 @@ def as_groups(groups: ArrayLike) -> NDArray[np.int64]:
     Raises
     ------
     ValueError
-        Not a number or a name per feature (or gate column); numbers that are left out.
+        Not a number or a name per feature (or gate column), as lists of the features of each group
+        are not; numbers that are left out; names beside others that are none.
     """
-    given = np.asarray(detached(groups))
+    wanted = "groups must be one number or name per feature (or gate column)"
+    as_lists = "for lists of features, number the group of each feature instead"
+    try:
+        given = np.asarray(detached(groups))
+    except ValueError:  # numpy's, of lists of several lengths
+        raise ValueError(f"{wanted}, got lists of several lengths: {as_lists}") from None
     if given.ndim != 1 or len(given) == 0:
-        raise ValueError(
-            "groups must be one number or name per feature (or gate column), got shape "
-            f"{given.shape}"
-        )
-    if given.dtype.kind in "OUT":  # names: objects, or strings of either kind
+        raise ValueError(f"{wanted}, got shape {given.shape}: {as_lists}")
+    # Names are strings of either kind, or objects; numbers may be objects, too, as in a table.
+    if given.dtype.kind in "OUT" and not all(isinstance(each, Number) for each in given):
+        for name in given:
+            if not isinstance(name, str):
+                raise ValueError(f"{wanted}, got {name!r} among names: name its group, too")
         return np.unique(given, return_inverse=True)[1].astype(np.int64)
     numbers = as_numbers(groups, "groups")
     found = np.unique(numbers)

@@ -31,6 +31,7 @@ from implicit_bias.norms import (
     SumOverGroups,
     as_norm,
 )
+from implicit_bias.norms.groups import as_groups
 from implicit_bias.norms.named import AtomError
 
 # Values of a norm and of its dual.
@@ -434,3 +435,17 @@ def test_a_huge_exponent_is_nearly_the_maximum() -> None:
     found = certify(problem, np.array([[1.0, 0.5]]), np.array([1.0, 1.0]))
     assert found.lower == pytest.approx(0.4)
     assert found.upper == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    "groups", [[[0, 1, 2], [3], [4, 5]], [[0, 1], [2, 3], [4, 5]], ["a", "a", None, "b"], [2, 2, 2]]
+)
+def test_groups_that_are_not_one_name_or_number_a_feature_are_refused(groups: Any) -> None:
+    """Also lists of the features of each group, and sizes, as celer and skglm take."""
+    with pytest.raises(ValueError, match="per feature"):
+        as_groups(groups)
+
+
+@pytest.mark.parametrize("groups", [["b", "a", "b"], np.array([1, 0, 1], object), [1.0, 0.0, 1.0]])
+def test_names_and_numbers_of_groups_are_numbered(groups: Any) -> None:
+    assert as_groups(groups).tolist() == [1, 0, 1]
