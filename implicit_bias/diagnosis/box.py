@@ -425,7 +425,7 @@ def box_of(
         return _limit_in_box(gradients.module, samples, own_loss, steps, decay_so_far)
     except torch.OutOfMemoryError:
         raise
-    except (ValueError, TypeError, RuntimeError, IndexError):
+    except Exception:
         # The loss is the user's own, and may take other targets; steps may not be known.
         return None
 
