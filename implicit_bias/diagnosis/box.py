@@ -267,8 +267,9 @@ def box_gap(
         The learning rates of the past steps, for ``decayed``: those of the first parameter group at
         each optimizer step (rates of other groups are in proportion); or the scheduler, or
         one per optimizer, which is replayed on a copy, where its rates follow from its
-        settings; or the `BoxTrace` that has recorded each step. By default a rate that never
-        changed is taken from the optimizer's state; under a scheduler ``decayed`` is nan, unknown.
+        settings, and it was there from the first step on; or the `BoxTrace` that has recorded each
+        step. By default the rate of now is taken for that of all steps; under a scheduler, or where
+        it is 0, ``decayed`` is nan, unknown. Pass rates that you have set by hand.
 
     Returns
     -------
@@ -310,7 +311,8 @@ def box_gap(
     """
     module = as_module(module)
     steps = steps_of(optimizer, module)
-    return _limit_in_box(module, batches(inputs, labels), loss, steps, sums_of_decay(steps, rates))
+    decay_so_far = sums_of_decay(optimizer, steps, rates)
+    return _limit_in_box(module, batches(inputs, labels), loss, steps, decay_so_far)
 
 
 def _limit_in_box(
@@ -374,7 +376,7 @@ def told_decay(
             "with weight decay and a loss that is a function of outputs and targets: pass both, or "
             "leave rates out"
         )
-    return sums_of_decay(steps_of(optimizer, module), rates)
+    return sums_of_decay(optimizer, steps_of(optimizer, module), rates)
 
 
 def box_of(
@@ -420,7 +422,7 @@ def box_of(
     try:
         steps = steps_of(optimizer, gradients.module)
         if decay_so_far is None:
-            decay_so_far = sums_of_decay(steps, None)
+            decay_so_far = sums_of_decay(optimizer, steps, None)
         samples = batches(gradients.inputs, labels)
         return _limit_in_box(gradients.module, samples, own_loss, steps, decay_so_far)
     except torch.OutOfMemoryError:

@@ -157,7 +157,8 @@ class BoxTrace:
             self._measure(float(loss), steps, gradients)
         # The step that follows decays the weights by this much.
         for step in steps:
-            if step.name in self.decay_so_far:
+            # The optimizer leaves a tensor without a gradient as it is.
+            if step.name in self.decay_so_far and step.parameter.grad is not None:
                 self.decay_so_far[step.name] += step.rate * step.decay
 
     def _measure(self, loss: float, steps: list[Step], gradients: dict[str, Tensor]) -> None:
