@@ -139,7 +139,8 @@ class BoxLimit:
     eps_ratio : float
         The optimizer's eps over the size of the gradients, the smallest of all tensors: the root
         mean square of a tensor's entries, or the l2 norm of a matrix of Muon. Where it is not far
-        below 1, steps are shorter than those that lead to the walls of the box; nan without eps.
+        below 1, steps are shorter than those that lead to the walls of the box; nan without eps, or
+        where no tensor with eps has a gradient.
 
     Notes
     -----
@@ -199,8 +200,7 @@ class BoxLimit:
     @property
     def short_steps(self) -> bool:
         """Whether the optimizer's eps makes its steps shorter than those of the box."""
-        # Of a gradient of 0 there is no step to be too short.
-        return self.gradient_norm > 0.0 and self.eps_ratio >= BoxThresholds.short
+        return self.eps_ratio >= BoxThresholds.short
 
     def __str__(self) -> str:
         found = "near" if self.near else "not near"
@@ -637,7 +637,7 @@ def _penalty_score(sums: Sequence[Tensor], gradients: Sequence[Tensor]) -> float
 
 
 def _eps_ratio(steps: Sequence[Step], gradients: Mapping[str, Tensor]) -> float:
-    """Return the smallest eps over the size of a gradient; nan where no step has an eps."""
+    """Return the smallest eps over the size of a gradient that is not 0; nan without any."""
     ratios = []
     for step in steps:
         if math.isnan(step.eps):
@@ -647,7 +647,9 @@ def _eps_ratio(steps: Sequence[Step], gradients: Mapping[str, Tensor]) -> float:
         size = float(torch.linalg.vector_norm(g))
         if step.norm == "linf":
             size /= math.sqrt(g.numel())
-        ratios.append(step.eps / size if size > 0.0 else math.inf)
+        # Of a gradient of 0 there is no step to be too short.
+        if size > 0.0:
+            ratios.append(step.eps / size)
     return min(ratios, default=math.nan)
 
 

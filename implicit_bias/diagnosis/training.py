@@ -31,7 +31,7 @@ from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, WORDS, Code, Fin
 from implicit_bias.diagnosis.loss_tail import JudgedLoss
 from implicit_bias.modules import optimizers
 from implicit_bias.modules.multipliers import loss_weights
-from implicit_bias.modules.steps import KINDS, class_known_by_name
+from implicit_bias.modules.steps import KINDS, class_known_by_name, eps_in
 from implicit_bias.modules.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.training.losses import MarginLoss
@@ -206,7 +206,8 @@ class TrainingTest:
         fractions = list[float]()
         for one in optimizers.each_of(optimizer):
             for group in optimizers.groups_of(one):
-                if "eps" not in group:
+                eps = eps_in(group)
+                if math.isnan(eps):
                     continue
                 norms = norms or _gradient_norms(subject)
                 measured = [p for p in group["params"] if p in norms]
@@ -217,11 +218,11 @@ class TrainingTest:
                     sizes.append(norms[p] / math.sqrt(entries))
                 # Steps are g / (|g| + eps): with eps above all of |g| they are those of gradient
                 # descent.
-                if sizes and float(group["eps"]) > max(sizes):
+                if sizes and eps > max(sizes):
                     dtype = measured[0].dtype
                     details = {
                         "optimizer": optimizers.name_of(one),
-                        "eps": float(group["eps"]),
+                        "eps": eps,
                         "dtype": _name_of(dtype),
                     }
                     # Both divide by the root of squares. Where these are 0 no eps is small enough.

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
@@ -467,8 +468,15 @@ def _step(optimizer: Any, group: Group, name: str, parameter: Tensor) -> Step:
         first_rate=float(group.get("initial_lr", group["lr"])),
         taken=float(state.get("step", math.nan)),
         scheduled="initial_lr" in group,
-        eps=float(group.get("eps", math.nan)),
+        eps=eps_in(group),
     )
+
+
+def eps_in(group: Group) -> float:
+    """Return what an optimizer adds to the divisor of a gradient; nan without one number."""
+    eps = group.get("eps")
+    # An optimizer of one's own may have None, or several, as Adafactor has.
+    return float(eps) if isinstance(eps, Real) else math.nan
 
 
 def each_of(optimizer: object) -> list[Any]:
