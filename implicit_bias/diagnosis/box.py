@@ -128,7 +128,8 @@ class BoxLimit:
         radius.
     decayed : float
         How far decay has acted, 1 - exp(-sum_t eta_t lambda) of all past rates eta_t, of the tensor
-        of which it is least; nan, unknown, where these rates are.
+        of which it is least; nan, unknown, where these rates are. Momentum lengthens coupled decay;
+        that of normalised steps (Adam) depends on the gradients, and is nan.
     free : dict from str to float
         Dual norm of the gradient of each tensor without decay.
     penalty_score : float

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -159,7 +160,7 @@ class BoxTrace:
         for step in steps:
             # The optimizer leaves a tensor without a gradient as it is.
             if step.name in self.decay_so_far and step.parameter.grad is not None:
-                self.decay_so_far[step.name] += step.rate * step.decay
+                self.decay_so_far[step.name] += step.rate * step.shrinking
 
     def _measure(self, loss: float, steps: list[Step], gradients: dict[str, Tensor]) -> None:
         # m_t begins at 0, so that its weights sum to 1 - beta^t.
@@ -176,7 +177,7 @@ class BoxTrace:
                 "reached": smooth.reached,
                 "at_wall": smooth.at_wall,
                 # A weight has kept exp(-sum of eta lambda) of its start. The slowest tensor counts.
-                "decayed": -math.expm1(-min(self.decay_so_far.values())),
+                "decayed": -math.expm1(-float(np.min(list(self.decay_so_far.values())))),
             }
         )
 

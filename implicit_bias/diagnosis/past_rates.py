@@ -5,9 +5,10 @@ them a weight has kept
 
     prod_t (1 - eta_t lambda)  =  exp(-sum_t eta_t lambda)      up to (eta_t lambda)^2 / 2 a step
 
-of its start. `sums_of_decay` finds the sum of each tensor. An optimizer's state has the rate of now
-alone, so that a constant rate is read from it, and the rates under a scheduler are told by the
-caller: as a list, by the scheduler, or by a trace of the training.
+of its start. Coupled decay is lengthened by momentum, and where steps are normalised (Adam) how far
+it has acted depends on the gradients. `sums_of_decay` finds the sum of each tensor. An optimizer's
+state has the rate of now alone, so that a constant rate is read from it, and the rates under a
+scheduler are told by the caller: as a list, by the scheduler, or by a trace of the training.
 
 A scheduler is replayed on an optimizer of its own, built from the settings that it shows, and must
 end at the rates that the user's scheduler has set last. The user's one is only read.
@@ -62,7 +63,7 @@ Rates: TypeAlias = ArrayLike | LRScheduler | Sequence[LRScheduler] | DecayCount
 def sums_of_decay(
     optimizer: object, steps: Sequence[Step], rates: Rates | None
 ) -> dict[str, float]:
-    """Return sum_t eta_t lambda of each tensor that has decay; nan where the rates are not known.
+    """Return sum_t eta_t lambda of each tensor that has decay; nan where it is not known.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ def sums_of_decay(
         total = math.fsum(_checked(rates, taken))
         _check_moved_always(decaying, taken)
         first = each_of(optimizer)[0].param_groups[0]
-        return {step.name: step.decay * total * _proportion(step, first) for step in decaying}
+        return {step.name: step.shrinking * total * _proportion(step, first) for step in decaying}
 
     sums = {}
     for step in decaying:
@@ -97,7 +98,7 @@ def sums_of_decay(
         if step.scheduled or (step.rate == 0.0 and step.taken > 0.0):
             sums[step.name] = math.nan
         else:
-            sums[step.name] = step.decay * step.taken * step.rate
+            sums[step.name] = step.shrinking * step.taken * step.rate
     by_id = {id(step.parameter): step for step in steps}
     for scheduler in schedulers:
         # The tensors of each group that are trained.
@@ -120,7 +121,7 @@ def sums_of_decay(
             moved = [step for step in of_group if step.decay > 0.0]
             _check_moved_always(moved, own_count)
             for step in moved:
-                sums[step.name] = step.decay * total
+                sums[step.name] = step.shrinking * total
     return sums
 
 

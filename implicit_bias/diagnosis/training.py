@@ -31,7 +31,7 @@ from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, WORDS, Code, Fin
 from implicit_bias.diagnosis.loss_tail import JudgedLoss
 from implicit_bias.modules import optimizers
 from implicit_bias.modules.multipliers import loss_weights
-from implicit_bias.modules.steps import KINDS, class_known_by_name, eps_in
+from implicit_bias.modules.steps import KINDS, class_known_by_name, number_in
 from implicit_bias.modules.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.training.losses import MarginLoss
@@ -129,6 +129,9 @@ def weight_decay(optimizer: object, box: BoxLimit | None = None) -> Iterator[Fin
             yield Finding(Code.NEAR_IN_THE_BOX, box.decayed, details=details)
         elif box.describes:
             yield Finding(Code.NOT_NEAR_IN_THE_BOX, box.decayed, details=details)
+        elif not kind.is_decoupled_in(group) and kind.norm != "l2":
+            # Adam divides its penalty by gradients, so that no rates say how far it has acted.
+            yield Finding(Code.WEIGHT_DECAY, decay, details=details)
         else:
             yield Finding(Code.DECAY_IS_UNKNOWN, decay, details=details)
         return
@@ -206,7 +209,7 @@ class TrainingTest:
         fractions = list[float]()
         for one in optimizers.each_of(optimizer):
             for group in optimizers.groups_of(one):
-                eps = eps_in(group)
+                eps = number_in(group, "eps")
                 if math.isnan(eps):
                     continue
                 norms = norms or _gradient_norms(subject)

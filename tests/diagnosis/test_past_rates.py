@@ -345,6 +345,41 @@ def test_optimizers_that_do_not_count_steps_take_lists() -> None:
     assert found.decayed == pytest.approx(1.0 - math.exp(-0.3 * 0.15))
 
 
+@pytest.mark.parametrize("options", [{}, {"nesterov": True}, {"dampening": 0.5}])
+def test_momentum_lengthens_coupled_decay(options: dict[str, Any]) -> None:
+    module = seeded(nn.Linear(5, 3, bias=False).double(), 1)
+    settings = {"lr": 0.01, "weight_decay": 0.1, "momentum": 0.9, **options}
+    # What decay alone makes of a weight of 1.
+    weight = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    alone = torch.optim.SGD([weight], **settings)
+    weight.grad = torch.zeros_like(weight)
+    for _ in range(200):
+        alone.step()
+    sgd = torch.optim.SGD(module.parameters(), **settings)
+    labels = module(X).argmax(dim=1)
+    found = ib.box_gap(module, X, labels, optimizer=sgd, loss=cross_entropy, rates=[0.01] * 200)
+    # It takes 1 / (1 - momentum) steps until momentum is there.
+    assert found.decayed == pytest.approx(1.0 - float(weight.detach()), abs=0.02)
+
+
+def test_how_far_adams_penalty_has_acted_depends_on_the_gradients() -> None:
+    """It is nearly at the minimum of the penalised loss, though sum_t eta_t lambda is .06."""
+    module = seeded(nn.Linear(5, 3, bias=False).double(), 1)
+    labels = module(X).argmax(dim=1)
+    adam = torch.optim.Adam(module.parameters(), lr=0.02, weight_decay=1e-3)
+    options: dict[str, Any] = {"optimizer": adam, "loss": cross_entropy, "max_seconds": 2.0}
+    start = quiet(module, X, labels, **options)
+    assert finding(start, Code.WEIGHT_DECAY).value == 1e-3
+    for _ in range(3000):
+        adam.zero_grad()
+        cross_entropy(module(X), labels).backward()  # type: ignore[no-untyped-call]
+        adam.step()
+    found = quiet(module, X, labels, **options)
+    assert math.isnan(known(found.box).decayed)
+    assert known(found.box).penalty_score < 0.01
+    assert Code.NEAR_IN_THE_BOX in [one.code for one in found.findings]
+
+
 def test_a_diagnosis_takes_rates_only_where_decay_is_measured() -> None:
     training = Training()
     training.run()
