@@ -265,10 +265,10 @@ def box_gap(
     loss : callable
         ``loss(outputs, labels)``, the mean over the samples that was minimised, without decay.
     rates : sequence of float, LRScheduler, sequence of LRScheduler, or BoxTrace, optional
-        The learning rates of the past steps, for ``decayed``: those of the first parameter group at
-        each optimizer step (rates of other groups are in proportion); or the scheduler, or
-        one per optimizer, which is replayed on a copy, where its rates follow from its
-        settings, and it was there from the first step on; or the `BoxTrace` that has recorded each
+        The learning rates of the past steps, for ``decayed``. A list has those of the first
+        parameter group at each optimizer step; rates of other groups are in proportion. A
+        scheduler, or one per optimizer, is replayed on a copy, where its rates follow from its
+        settings. It must have been there from the first step on. A `BoxTrace` has recorded each
         step. By default the rate of now is taken for that of all steps; under a scheduler, or where
         it is 0, ``decayed`` is nan, unknown. Pass rates that you have set by hand.
 
