@@ -79,7 +79,7 @@ def sums_of_decay(
     ValueError
         Rates that are negative or not finite, or not as many as steps were taken; a scheduler that
         cannot be replayed, or is of no optimizer given; a trace of some steps only, or of another
-        module; a list or scheduler where some tensors were moved in some of the steps only.
+        module. A list or a scheduler where a tensor was moved in some of the steps only.
     """
     decaying = [step for step in steps if step.decay > 0.0]
     taken = _count(steps)
