@@ -82,6 +82,9 @@ def sums_of_decay(
         module. A list or a scheduler where a tensor was moved in some of the steps only.
     """
     decaying = [step for step in steps if step.decay > 0.0]
+    # What never had a gradient is not trained, and does not decay.
+    moved = [step for step in decaying if step.taken != 0.0]
+    decaying = moved or decaying
     taken = _count(steps)
     if isinstance(rates, DecayCount):
         return _of_trace(decaying, rates, taken)
@@ -118,9 +121,9 @@ def sums_of_decay(
             own_count = taken
         totals = _totals(scheduler, own_count)
         for of_group, total in zip(groups, totals, strict=True):
-            moved = [step for step in of_group if step.decay > 0.0]
-            _check_moved_always(moved, own_count)
-            for step in moved:
+            counted = [step for step in of_group if step in decaying]
+            _check_moved_always(counted, own_count)
+            for step in counted:
                 sums[step.name] = step.shrinking * total
     return sums
 

@@ -471,7 +471,11 @@ def _trained(optimizer: Any) -> Iterator[tuple[Group, Tensor]]:
 
 def _step(optimizer: Any, group: Group, name: str, parameter: Tensor) -> Step:
     kind = kind_of(optimizer, group, parameter.shape)
-    state = getattr(optimizer, "state", {}).get(parameter, {})
+    states = getattr(optimizer, "state", {})
+    # A tensor that never had a gradient has no state where others have theirs.
+    counts = any("step" in state for state in states.values())
+    taken = 0.0 if counts and parameter not in states else math.nan
+    state = states.get(parameter, {})
     return Step(
         name=name,
         parameter=parameter,
@@ -482,7 +486,7 @@ def _step(optimizer: Any, group: Group, name: str, parameter: Tensor) -> Step:
         rate=float(group["lr"]),
         # Schedulers of torch write `initial_lr` into the group when they are attached.
         first_rate=float(group.get("initial_lr", group["lr"])),
-        taken=float(state.get("step", math.nan)),
+        taken=float(state.get("step", taken)),
         scheduled="initial_lr" in group,
         eps=number_in(group, "eps"),
         momentum_gain=_momentum_gain(group),

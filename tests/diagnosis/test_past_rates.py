@@ -261,6 +261,25 @@ def test_what_has_no_gradient_does_not_decay() -> None:
             training.decayed(rates)
 
 
+def test_what_never_had_a_gradient_does_not_count() -> None:
+    module = seeded(nn.Linear(5, 3).double(), 1)
+    module.register_parameter("unused", nn.Parameter(torch.ones(2, dtype=torch.float64)))
+    adamw = torch.optim.AdamW(module.parameters(), lr=0.01, weight_decay=DECAY)
+    trace = ib.BoxTrace(module, adamw)
+    scheduler = lr_scheduler.ConstantLR(adamw, 1.0)
+    labels = torch.arange(8) % 3
+    for _ in range(10):
+        adamw.zero_grad()
+        cross_entropy(module(X), labels).backward()  # type: ignore[no-untyped-call]
+        trace.record()
+        adamw.step()
+        scheduler.step()
+    assert trace.rows[-1]["decayed"] == pytest.approx(1.0 - math.exp(-0.09 * DECAY))
+    for rates in (trace, scheduler, [0.01] * 10):
+        found = ib.box_gap(module, X, labels, optimizer=adamw, loss=cross_entropy, rates=rates)
+        assert found.decayed == pytest.approx(1.0 - math.exp(-0.1 * DECAY))
+
+
 def test_a_list_is_of_the_first_group_even_if_that_is_frozen() -> None:
     training = Training()
     training.run()
