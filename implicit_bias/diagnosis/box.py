@@ -128,7 +128,8 @@ class BoxLimit:
         radius.
     decayed : float
         How far decay has acted, 1 - exp(-sum_t eta_t lambda) of all past rates eta_t, of the tensor
-        of which it is least; nan, unknown, where these rates are.
+        of which it is least; nan, unknown, where these rates are. Momentum lengthens coupled decay;
+        that of normalised steps (Adam) depends on the gradients, and is nan.
     free : dict from str to float
         Dual norm of the gradient of each tensor without decay.
     penalty_score : float
@@ -139,7 +140,8 @@ class BoxLimit:
     eps_ratio : float
         The optimizer's eps over the size of the gradients, the smallest of all tensors: the root
         mean square of a tensor's entries, or the l2 norm of a matrix of Muon. Where it is not far
-        below 1, steps are shorter than those that lead to the walls of the box; nan without eps.
+        below 1, steps are shorter than those that lead to the walls of the box; nan without eps, or
+        where no tensor with eps has a gradient.
 
     Notes
     -----
@@ -199,8 +201,7 @@ class BoxLimit:
     @property
     def short_steps(self) -> bool:
         """Whether the optimizer's eps makes its steps shorter than those of the box."""
-        # Of a gradient of 0 there is no step to be too short.
-        return self.gradient_norm > 0.0 and self.eps_ratio >= BoxThresholds.short
+        return self.eps_ratio >= BoxThresholds.short
 
     def __str__(self) -> str:
         found = "near" if self.near else "not near"
@@ -264,11 +265,12 @@ def box_gap(
     loss : callable
         ``loss(outputs, labels)``, the mean over the samples that was minimised, without decay.
     rates : sequence of float, LRScheduler, sequence of LRScheduler, or BoxTrace, optional
-        The learning rates of the past steps, for ``decayed``: those of the first parameter group at
-        each optimizer step (rates of other groups are in proportion); or the scheduler, or
-        one per optimizer, which is replayed on a copy, where its rates follow from its
-        settings; or the `BoxTrace` that has recorded each step. By default a rate that never
-        changed is taken from the optimizer's state; under a scheduler ``decayed`` is nan, unknown.
+        The learning rates of the past steps, for ``decayed``. A list has those of the first
+        parameter group at each optimizer step; rates of other groups are in proportion. A
+        scheduler, or one per optimizer, is replayed on a copy, where its rates follow from its
+        settings. It must have been there from the first step on. A `BoxTrace` has recorded each
+        step. By default the rate of now is taken for that of all steps; under a scheduler, or where
+        it is 0, ``decayed`` is nan, unknown. Pass rates that you have set by hand.
 
     Returns
     -------
@@ -310,7 +312,8 @@ def box_gap(
     """
     module = as_module(module)
     steps = steps_of(optimizer, module)
-    return _limit_in_box(module, batches(inputs, labels), loss, steps, sums_of_decay(steps, rates))
+    decay_so_far = sums_of_decay(optimizer, steps, rates)
+    return _limit_in_box(module, batches(inputs, labels), loss, steps, decay_so_far)
 
 
 def _limit_in_box(
@@ -374,7 +377,7 @@ def told_decay(
             "with weight decay and a loss that is a function of outputs and targets: pass both, or "
             "leave rates out"
         )
-    return sums_of_decay(steps_of(optimizer, module), rates)
+    return sums_of_decay(optimizer, steps_of(optimizer, module), rates)
 
 
 def box_of(
@@ -420,12 +423,12 @@ def box_of(
     try:
         steps = steps_of(optimizer, gradients.module)
         if decay_so_far is None:
-            decay_so_far = sums_of_decay(steps, None)
+            decay_so_far = sums_of_decay(optimizer, steps, None)
         samples = batches(gradients.inputs, labels)
         return _limit_in_box(gradients.module, samples, own_loss, steps, decay_so_far)
     except torch.OutOfMemoryError:
         raise
-    except (ValueError, TypeError, RuntimeError, IndexError):
+    except Exception:
         # The loss is the user's own, and may take other targets; steps may not be known.
         return None
 
@@ -635,7 +638,7 @@ def _penalty_score(sums: Sequence[Tensor], gradients: Sequence[Tensor]) -> float
 
 
 def _eps_ratio(steps: Sequence[Step], gradients: Mapping[str, Tensor]) -> float:
-    """Return the smallest eps over the size of a gradient; nan where no step has an eps."""
+    """Return the smallest eps over the size of a gradient that is not 0; nan without any."""
     ratios = []
     for step in steps:
         if math.isnan(step.eps):
@@ -645,7 +648,9 @@ def _eps_ratio(steps: Sequence[Step], gradients: Mapping[str, Tensor]) -> float:
         size = float(torch.linalg.vector_norm(g))
         if step.norm == "linf":
             size /= math.sqrt(g.numel())
-        ratios.append(step.eps / size if size > 0.0 else math.inf)
+        # Of a gradient of 0 there is no step to be too short.
+        if size > 0.0:
+            ratios.append(step.eps / size)
     return min(ratios, default=math.nan)
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -157,10 +158,13 @@ class BoxTrace:
             self._measure(float(loss), steps, gradients)
         # The step that follows decays the weights by this much.
         for step in steps:
-            if step.name in self.decay_so_far:
-                self.decay_so_far[step.name] += step.rate * step.decay
+            # The optimizer leaves a tensor without a gradient as it is.
+            if step.name in self.decay_so_far and step.parameter.grad is not None:
+                self.decay_so_far[step.name] += step.rate * step.shrinking
 
     def _measure(self, loss: float, steps: list[Step], gradients: dict[str, Tensor]) -> None:
+        # What never had a gradient is not trained: 0 of it is not the least.
+        sums = [total for total in self.decay_so_far.values() if total != 0.0] or [0.0]
         # m_t begins at 0, so that its weights sum to 1 - beta^t.
         corrected = 1.0 - self.average**self.steps_taken
         averages = {name: m / corrected for name, m in self._averages.items()}
@@ -175,7 +179,7 @@ class BoxTrace:
                 "reached": smooth.reached,
                 "at_wall": smooth.at_wall,
                 # A weight has kept exp(-sum of eta lambda) of its start. The slowest tensor counts.
-                "decayed": -math.expm1(-min(self.decay_so_far.values())),
+                "decayed": -math.expm1(-float(np.min(sums))),
             }
         )
 

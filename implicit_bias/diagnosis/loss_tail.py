@@ -44,6 +44,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
 
 from implicit_bias.diagnosis.findings import Code
@@ -59,7 +60,8 @@ class InDoublePrecision(TorchFunctionMode):
 
     Every function of torch takes its tensors, and the precision that it is asked for, in double
     precision: a cast to float32 does nothing, a tensor made without a dtype is float64, and one of
-    the caller's own in float32, as weights of classes, is read as float64.
+    the caller's own in float32, as weights of classes, is read as float64. What is written to that
+    one is read again within the mode, and the caller's own stays as it is.
 
     Examples
     --------
@@ -70,6 +72,12 @@ class InDoublePrecision(TorchFunctionMode):
     '4.2484e-18'
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        # The caller's own tensors of lower precision, by their id, and their copies in double
+        # precision. They are kept beside them, so that no other tensor gets their id.
+        self._copies: dict[int, tuple[Tensor, Tensor]] = {}
+
     def __torch_function__(
         self,
         func: Any,
@@ -77,22 +85,26 @@ class InDoublePrecision(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        args = in_double(args)
-        kwargs = {name: in_double(value) for name, value in (kwargs or {}).items()}
+        args = self.in_double(args)
+        kwargs = {name: self.in_double(value) for name, value in (kwargs or {}).items()}
         if func in (Tensor.float, Tensor.half, Tensor.bfloat16):
             return args[0].double()
-        return in_double(func(*args, **kwargs))
+        return self.in_double(func(*args, **kwargs))
 
-
-def in_double(value: Any) -> Any:
-    """Return real tensors and dtypes, also in lists of them, in double precision; others as is."""
-    if isinstance(value, torch.dtype) and value.is_floating_point:
-        return torch.float64
-    if type(value) in (tuple, list):
-        return type(value)(in_double(each) for each in value)
-    if isinstance(value, Tensor) and value.is_floating_point():
-        return value.double()
-    return value
+    def in_double(self, value: Any) -> Any:
+        """Return real tensors and dtypes, also in lists, in double precision; others as is."""
+        if isinstance(value, torch.dtype) and value.is_floating_point:
+            return torch.float64
+        if type(value) in (tuple, list):
+            return type(value)(self.in_double(each) for each in value)
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            return value
+        if value.dtype is torch.float64:
+            return value
+        # One copy each: a loss that writes outputs into a tensor of its own reads them there.
+        if id(value) not in self._copies:
+            self._copies[id(value)] = value, value.double()
+        return self._copies[id(value)][1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +126,16 @@ class Ray:
     target: Tensor
 
     def __call__(self, margin: float) -> float:
-        """Return the loss at a margin."""
+        """Return the loss at a margin, which leaves targets and buffers as they were."""
+        # A loss may write to its arguments, and to buffers as a running mean: each call has copies.
+        arguments = (margin * self.direction, self.target.clone())
+        # Of a compiled TorchScript module no buffer can be exchanged.
+        scripted = isinstance(self.loss, torch.jit.ScriptModule)
         with InDoublePrecision():
-            return float(self.loss(margin * self.direction, self.target))
+            if isinstance(self.loss, nn.Module) and not scripted:
+                buffers = {name: buffer.clone() for name, buffer in self.loss.named_buffers()}
+                return float(functional_call(self.loss, buffers, arguments))
+            return float(self.loss(*arguments))
 
 
 @dataclass(frozen=True)
@@ -257,8 +276,9 @@ class TailTest:
             warnings.simplefilter("ignore")  # of a target that this loss does not like
             # A loss does not say which targets it takes, so every kind is tried.
             for targets, rays in _rays_by_target(loss, classes):
-                # These are the errors of losses on targets that they do not take.
-                with suppress(RuntimeError, ValueError, TypeError, IndexError):
+                # A loss is the caller's own code: on targets that it does not take it may raise
+                # anything, as an assertion on their shape.
+                with suppress(Exception):
                     tails = [self.tail(ray) for ray in rays]
                     refusals.append(self._refusal(tails))
                     logarithm = logarithm or tails[0].logarithm

@@ -5,9 +5,10 @@ them a weight has kept
 
     prod_t (1 - eta_t lambda)  =  exp(-sum_t eta_t lambda)      up to (eta_t lambda)^2 / 2 a step
 
-of its start. `sums_of_decay` finds the sum of each tensor. An optimizer's state has the rate of now
-alone, so that a constant rate is read from it, and the rates under a scheduler are told by the
-caller: as a list, by the scheduler, or by a trace of the training.
+of its start. Coupled decay is lengthened by momentum, and where steps are normalised (Adam) how far
+it has acted depends on the gradients. `sums_of_decay` finds the sum of each tensor. An optimizer's
+state has the rate of now alone, so that a constant rate is read from it, and the rates under a
+scheduler are told by the caller: as a list, by the scheduler, or by a trace of the training.
 
 A scheduler is replayed on an optimizer of its own, built from the settings that it shows, and must
 end at the rates that the user's scheduler has set last. The user's one is only read.
@@ -16,7 +17,7 @@ end at the rates that the user's scheduler has set last. The user's one is only 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -25,7 +26,7 @@ from numpy.typing import ArrayLike
 from torch.optim.lr_scheduler import LRScheduler, SequentialLR
 
 from implicit_bias.base.validation import Array
-from implicit_bias.modules.steps import Step
+from implicit_bias.modules.steps import Step, each_of
 
 # Settings of the schedulers of torch whose rates are functions of their steps alone. They are
 # attributes and arguments by the same name.
@@ -59,13 +60,17 @@ class DecayCount(Protocol):
 Rates: TypeAlias = ArrayLike | LRScheduler | Sequence[LRScheduler] | DecayCount
 
 
-def sums_of_decay(steps: Sequence[Step], rates: Rates | None) -> dict[str, float]:
-    """Return sum_t eta_t lambda of each tensor that has decay; nan where the rates are not known.
+def sums_of_decay(
+    optimizer: object, steps: Sequence[Step], rates: Rates | None
+) -> dict[str, float]:
+    """Return sum_t eta_t lambda of each tensor that has decay; nan where it is not known.
 
     Parameters
     ----------
+    optimizer : torch.optim.Optimizer, or a sequence of them
+        What trains the tensors.
     steps : sequence of Step
-        Of all trained tensors.
+        Of all trained tensors, as `steps_of` finds them.
     rates : sequence of float, LRScheduler, sequence of LRScheduler, BoxTrace, or None
         As in `box_gap`.
 
@@ -74,43 +79,81 @@ def sums_of_decay(steps: Sequence[Step], rates: Rates | None) -> dict[str, float
     ValueError
         Rates that are negative or not finite, or not as many as steps were taken; a scheduler that
         cannot be replayed, or is of no optimizer given; a trace of some steps only, or of another
-        module.
+        module. A list or a scheduler where a tensor was moved in some of the steps only.
     """
     decaying = [step for step in steps if step.decay > 0.0]
-    # A tensor that some batch did not use was moved less often, so that the largest count is that
-    # of the training. Optimizers without a count (Muon, SGD) step together with those that count.
-    taken = max((step.taken for step in steps if not math.isnan(step.taken)), default=math.nan)
+    # What never had a gradient is not trained, and does not decay.
+    moved = [step for step in decaying if step.taken != 0.0]
+    decaying = moved or decaying
+    taken = _count(steps)
     if isinstance(rates, DecayCount):
         return _of_trace(decaying, rates, taken)
     schedulers = _as_schedulers(rates)
     if rates is not None and not schedulers:
         total = math.fsum(_checked(rates, taken))
-        # They are those of the first group. The rates of others are in proportion to them.
-        first = steps[0].first_rate
-        return {step.name: step.decay * total * step.first_rate / first for step in decaying}
+        _check_moved_always(decaying, taken)
+        first = each_of(optimizer)[0].param_groups[0]
+        return {step.name: step.shrinking * total * _proportion(step, first) for step in decaying}
 
     sums = {}
     for step in decaying:
-        if step.scheduled:
+        # A rate of 0 after steps was set by the caller: it is that of the last step alone.
+        if step.scheduled or (step.rate == 0.0 and step.taken > 0.0):
             sums[step.name] = math.nan
         else:
-            sums[step.name] = step.decay * step.taken * step.rate
+            sums[step.name] = step.shrinking * step.taken * step.rate
+    by_id = {id(step.parameter): step for step in steps}
     for scheduler in schedulers:
-        totals = _totals(scheduler, taken)
-        known = False
-        for group, total in zip(scheduler.optimizer.param_groups, totals, strict=True):
-            held = {id(parameter) for parameter in group["params"]}
-            for step in steps:
-                if id(step.parameter) in held:
-                    known = True
-                    if step.decay > 0.0:
-                        sums[step.name] = step.decay * total
-        if not known:
+        # The tensors of each group that are trained.
+        groups = []
+        for group in scheduler.optimizer.param_groups:
+            groups.append([by_id[id(p)] for p in group["params"] if id(p) in by_id])
+        own = [step for of_group in groups for step in of_group]
+        if not own:
             raise ValueError(
                 f"the scheduler {type(scheduler).__name__} in rates= sets the rate of no trained "
                 "tensor of the module: pass the scheduler of the optimizer in optimizer="
             )
+        # Optimizers may step at different times. One without a count (Muon, SGD) is taken to step
+        # together with those that count.
+        own_count = _count(own)
+        if math.isnan(own_count):
+            own_count = taken
+        totals = _totals(scheduler, own_count)
+        for of_group, total in zip(groups, totals, strict=True):
+            counted = [step for step in of_group if step in decaying]
+            _check_moved_always(counted, own_count)
+            for step in counted:
+                sums[step.name] = step.shrinking * total
     return sums
+
+
+def _count(steps: Sequence[Step]) -> float:
+    """Return the number of steps of a training: the largest of its tensors; nan where unknown."""
+    return max((step.taken for step in steps if not math.isnan(step.taken)), default=math.nan)
+
+
+def _check_moved_always(steps: Sequence[Step], taken: float) -> None:
+    """Refuse tensors that had no gradient in some steps, in which they do not decay either."""
+    for step in steps:
+        if step.taken < taken:
+            raise ValueError(
+                f"the tensor {step.name!r} was moved in {step.taken:g} of {taken:g} steps, and "
+                "these rates do not say in which: pass a BoxTrace of the training"
+            )
+
+
+def _proportion(step: Step, first: Mapping[str, Any]) -> float:
+    """Return the rate of a tensor over that of the first parameter group."""
+    if any(parameter is step.parameter for parameter in first["params"]):
+        return 1.0
+    first_rate = float(first.get("initial_lr", first["lr"]))
+    if first_rate == 0.0:
+        raise ValueError(
+            "the rate of the first parameter group is 0, so that a list of its rates does not say "
+            "those of other groups: pass the scheduler, or a BoxTrace of the training"
+        )
+    return step.first_rate / first_rate
 
 
 def _of_trace(decaying: Sequence[Step], trace: DecayCount, taken: float) -> dict[str, float]:
@@ -194,6 +237,10 @@ def _replayed(scheduler: LRScheduler) -> list[list[float]]:
     """Return the rates of all groups at the start and after each step of a scheduler."""
     groups = []
     for group in scheduler.optimizer.param_groups:
+        if "initial_lr" not in group:
+            raise ValueError(
+                f"a parameter group has come to the optimizer after its scheduler: {CURE}"
+            )
         # A parameter without a gradient, which steps leave as it is.
         groups.append({"params": [torch.zeros(1)], "lr": float(group["initial_lr"])})
     optimizer = torch.optim.SGD(groups)

@@ -31,7 +31,7 @@ from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, WORDS, Code, Fin
 from implicit_bias.diagnosis.loss_tail import JudgedLoss
 from implicit_bias.modules import optimizers
 from implicit_bias.modules.multipliers import loss_weights
-from implicit_bias.modules.steps import KINDS, class_known_by_name
+from implicit_bias.modules.steps import KINDS, class_known_by_name, number_in
 from implicit_bias.modules.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.training.losses import MarginLoss
@@ -129,6 +129,9 @@ def weight_decay(optimizer: object, box: BoxLimit | None = None) -> Iterator[Fin
             yield Finding(Code.NEAR_IN_THE_BOX, box.decayed, details=details)
         elif box.describes:
             yield Finding(Code.NOT_NEAR_IN_THE_BOX, box.decayed, details=details)
+        elif not kind.is_decoupled_in(group) and kind.norm != "l2":
+            # Adam divides its penalty by gradients, so that no rates say how far it has acted.
+            yield Finding(Code.WEIGHT_DECAY, decay, details=details)
         else:
             yield Finding(Code.DECAY_IS_UNKNOWN, decay, details=details)
         return
@@ -206,7 +209,8 @@ class TrainingTest:
         fractions = list[float]()
         for one in optimizers.each_of(optimizer):
             for group in optimizers.groups_of(one):
-                if "eps" not in group:
+                eps = number_in(group, "eps")
+                if math.isnan(eps):
                     continue
                 norms = norms or _gradient_norms(subject)
                 measured = [p for p in group["params"] if p in norms]
@@ -217,11 +221,11 @@ class TrainingTest:
                     sizes.append(norms[p] / math.sqrt(entries))
                 # Steps are g / (|g| + eps): with eps above all of |g| they are those of gradient
                 # descent.
-                if sizes and float(group["eps"]) > max(sizes):
+                if sizes and eps > max(sizes):
                     dtype = measured[0].dtype
                     details = {
                         "optimizer": optimizers.name_of(one),
-                        "eps": float(group["eps"]),
+                        "eps": eps,
                         "dtype": _name_of(dtype),
                     }
                     # Both divide by the root of squares. Where these are 0 no eps is small enough.

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
@@ -290,6 +291,8 @@ class Step:
         Whether a scheduler sets the rate.
     eps : float
         What is added to the divisor of a gradient; nan of optimizers without it.
+    momentum_gain : float
+        By how much momentum lengthens steps along a constant gradient.
     """
 
     name: str
@@ -303,6 +306,20 @@ class Step:
     taken: float
     scheduled: bool
     eps: float
+    momentum_gain: float
+
+    @property
+    def shrinking(self) -> float:
+        """How much decay shrinks the weights, over the rate; nan where that depends on gradients.
+
+        Coupled decay is a part of the gradient. So momentum lengthens it, and a step that is
+        normalised, as Adam's, divides it by the size of the whole.
+        """
+        if self.decoupled or self.decay == 0.0:
+            return self.decay
+        if self.norm != "l2":
+            return math.nan
+        return self.decay * self.momentum_gain
 
 
 def steps_of(optimizer: object, module: nn.Module) -> list[Step]:
@@ -454,7 +471,11 @@ def _trained(optimizer: Any) -> Iterator[tuple[Group, Tensor]]:
 
 def _step(optimizer: Any, group: Group, name: str, parameter: Tensor) -> Step:
     kind = kind_of(optimizer, group, parameter.shape)
-    state = getattr(optimizer, "state", {}).get(parameter, {})
+    states = getattr(optimizer, "state", {})
+    # A tensor that never had a gradient has no state where others have theirs.
+    counts = any("step" in state for state in states.values())
+    taken = 0.0 if counts and parameter not in states else math.nan
+    state = states.get(parameter, {})
     return Step(
         name=name,
         parameter=parameter,
@@ -465,10 +486,31 @@ def _step(optimizer: Any, group: Group, name: str, parameter: Tensor) -> Step:
         rate=float(group["lr"]),
         # Schedulers of torch write `initial_lr` into the group when they are attached.
         first_rate=float(group.get("initial_lr", group["lr"])),
-        taken=float(state.get("step", math.nan)),
+        taken=float(state.get("step", taken)),
         scheduled="initial_lr" in group,
-        eps=float(group.get("eps", math.nan)),
+        eps=number_in(group, "eps"),
+        momentum_gain=_momentum_gain(group),
     )
+
+
+def _momentum_gain(group: Group) -> float:
+    """Return the length of a late step of SGD along a constant gradient, over rate and gradient."""
+    momentum = number_in(group, "momentum", 0.0)
+    if momentum == 0.0:
+        return 1.0
+    if momentum >= 1.0:
+        return math.nan  # steps grow without end
+    # m <- momentum m + (1 - dampening) g tends to this multiple of g.
+    return (1.0 - number_in(group, "dampening", 0.0)) / (1.0 - momentum)
+
+
+def number_in(group: Group, option: str, otherwise: float = math.nan) -> float:
+    """Return an option of a parameter group that is one number, or else what is given."""
+    value = group.get(option)
+    # An optimizer of one's own may have None, or a pair, as the eps of Adafactor.
+    if isinstance(value, Real):
+        return float(value)
+    return otherwise
 
 
 def each_of(optimizer: object) -> list[Any]:

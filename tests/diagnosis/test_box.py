@@ -20,7 +20,7 @@ from diagnosis.asking import finding, quiet
 from example_modules import known, seeded
 from implicit_bias.diagnosis import Code
 from implicit_bias.modules.optimizers import OptimizerError
-from implicit_bias.modules.steps import KINDS, register, steps_of
+from implicit_bias.modules.steps import KINDS, REGISTERED, register, steps_of
 
 RNG = np.random.default_rng(0)
 X = torch.tensor(RNG.normal(size=(30, 5)))
@@ -235,6 +235,37 @@ def test_eps_is_compared_with_the_gradients(kind: str) -> None:
     without = ib.box_gap(module, X, Y, optimizer=lion, loss=cross_entropy)
     assert math.isnan(without.eps_ratio)
     assert not without.short_steps
+
+
+def test_a_tensor_without_a_gradient_has_no_step_to_be_short() -> None:
+    module = nn.Linear(5, 3).double()
+    unused = nn.Parameter(torch.ones(2, dtype=torch.float64))
+    module.register_parameter("unused", unused)
+    adamw = torch.optim.AdamW([unused], weight_decay=0.5)
+    lion = Lion([module.weight, module.bias], 1e-2, 0.5)
+    found = ib.box_gap(module, X, Y, optimizer=[adamw, lion], loss=cross_entropy)
+    assert found.gradient_norm > 0.0
+    assert math.isnan(found.eps_ratio)
+    assert not found.short_steps
+
+
+@pytest.mark.parametrize("eps", [None, (1e-30, 1e-3)])
+def test_an_optimizer_of_ones_own_may_have_no_number_as_eps(
+    eps: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("implicit_bias.modules.steps.KINDS", dict(KINDS))
+    monkeypatch.setattr("implicit_bias.modules.steps.REGISTERED", dict(REGISTERED))
+
+    class Factored(torch.optim.SGD):
+        pass
+
+    register(Factored, "linf")
+    module = nn.Linear(5, 3, bias=False).double()
+    labels = module(X).argmax(dim=1)
+    optimizer = Factored(module.parameters(), lr=0.1, weight_decay=0.5)
+    optimizer.param_groups[0]["eps"] = eps
+    found = quiet(module, X, labels, optimizer=optimizer, loss=cross_entropy, max_seconds=2.0)
+    assert math.isnan(known(found.box).eps_ratio)
 
 
 def test_an_eps_above_the_gradients_keeps_weights_from_the_walls() -> None:

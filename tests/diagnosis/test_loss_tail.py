@@ -103,6 +103,56 @@ def test_the_state_of_a_loss_is_not_written_to() -> None:
     assert state == 1.0
 
 
+def test_a_loss_reads_what_it_has_written_to_a_tensor_of_its_own() -> None:
+    scratch = torch.zeros(1, 3)
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        scratch[:] = outputs
+        return F.cross_entropy(scratch.mul_(2.0), targets)
+
+    assert JUDGE(loss, 3).refusal is None
+    assert not scratch.any()
+
+
+def test_a_loss_may_write_to_its_targets() -> None:
+    assert JUDGE(lambda s, y: F.softplus(-s * y.mul_(2).sub_(1)).sum(), None).low_label == 0.0
+
+
+class Centred(nn.Module):
+    """Cross-entropy of outputs less their running mean."""
+
+    mean: Tensor
+    calls: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(1, 3))
+        self.register_buffer("calls", torch.zeros(1, dtype=torch.float64))
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Move the mean, and compare."""
+        self.calls += 1
+        self.mean = 0.9 * self.mean + 0.1 * outputs
+        return F.cross_entropy(outputs - self.mean, targets)
+
+
+def test_the_buffers_of_a_loss_are_as_they_were() -> None:
+    loss = Centred()
+    assert JUDGE(loss, 3).refusal is None
+    assert loss.mean.dtype is torch.float32
+    assert not loss.mean.any()
+    assert loss.calls == 0.0
+
+
+def test_a_loss_may_raise_anything_on_targets_of_another_kind() -> None:
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        assert targets.dtype is torch.int64
+        return F.cross_entropy(outputs, targets)
+
+    assert JUDGE(loss, 3).refusal is None
+    assert JUDGE(loss, None).refusal is Code.LOSS_NOT_CHECKED
+
+
 def test_in_single_precision_other_margins_are_refused_still() -> None:
     cases: list[tuple[Loss, int, Code]] = [
         (lambda s, y: F.cross_entropy(s.float() / (1 + y[:, None]), y), 1000, Code.OTHER_MARGIN),

@@ -210,6 +210,107 @@ def test_each_of_several_optimizers_has_its_scheduler() -> None:
         assert math.isnan(decayed(schedulers[n]))
 
 
+def test_optimizers_may_step_at_different_times() -> None:
+    module = seeded(nn.Linear(5, 3).double(), 1)
+    optimizers = [
+        torch.optim.AdamW([module.weight], lr=0.01, weight_decay=DECAY),
+        torch.optim.AdamW([module.bias], lr=0.01, weight_decay=DECAY),
+    ]
+    schedulers = [lr_scheduler.ExponentialLR(optimizer, 0.95) for optimizer in optimizers]
+    labels = torch.arange(8) % 3
+    total = 0.0
+    for step in range(40):
+        cross_entropy(module(X), labels).backward()  # type: ignore[no-untyped-call]
+        for n, (optimizer, scheduler) in enumerate(zip(optimizers, schedulers, strict=True)):
+            if n == 1 and step % 2 == 1:
+                continue  # the biases are moved in each second step
+            if n == 1:
+                total += optimizer.param_groups[0]["lr"]
+            optimizer.step()
+            scheduler.step()
+
+    def decayed(rates: Any) -> float:
+        found = ib.box_gap(module, X, labels, optimizer=optimizers, loss=cross_entropy, rates=rates)
+        return found.decayed
+
+    assert decayed(schedulers) == pytest.approx(1.0 - math.exp(-DECAY * total), rel=1e-9)
+    # A list of 40 rates does not say which were those of the 20 steps.
+    with pytest.raises(ValueError, match="BoxTrace"):
+        decayed([0.01] * 40)
+
+
+def test_what_has_no_gradient_does_not_decay() -> None:
+    training = Training()
+    module = training.module
+    trace = ib.BoxTrace(module, training.optimizer)
+    scheduler = SCHEDULERS["linear"](training.optimizer)
+    kept = 1.0
+    for step in range(10):
+        training.optimizer.zero_grad()
+        outputs = X @ module.weight.T
+        if step % 2 == 0:
+            outputs = outputs + module.bias
+            kept *= math.exp(-training.optimizer.param_groups[1]["lr"] * DECAY)
+        cross_entropy(outputs, training.labels).backward()  # type: ignore[no-untyped-call]
+        trace.record()
+        training.optimizer.step()
+        scheduler.step()
+    assert training.decayed(trace) == pytest.approx(1.0 - kept, rel=1e-9)
+    for rates in (scheduler, [0.01] * 10):
+        with pytest.raises(ValueError, match="'bias' was moved in 5 of 10 steps"):
+            training.decayed(rates)
+
+
+def test_what_never_had_a_gradient_does_not_count() -> None:
+    module = seeded(nn.Linear(5, 3).double(), 1)
+    module.register_parameter("unused", nn.Parameter(torch.ones(2, dtype=torch.float64)))
+    adamw = torch.optim.AdamW(module.parameters(), lr=0.01, weight_decay=DECAY)
+    trace = ib.BoxTrace(module, adamw)
+    scheduler = lr_scheduler.ConstantLR(adamw, 1.0)
+    labels = torch.arange(8) % 3
+    for _ in range(10):
+        adamw.zero_grad()
+        cross_entropy(module(X), labels).backward()  # type: ignore[no-untyped-call]
+        trace.record()
+        adamw.step()
+        scheduler.step()
+    assert trace.rows[-1]["decayed"] == pytest.approx(1.0 - math.exp(-0.09 * DECAY))
+    for rates in (trace, scheduler, [0.01] * 10):
+        found = ib.box_gap(module, X, labels, optimizer=adamw, loss=cross_entropy, rates=rates)
+        assert found.decayed == pytest.approx(1.0 - math.exp(-0.1 * DECAY))
+
+
+def test_a_list_is_of_the_first_group_even_if_that_is_frozen() -> None:
+    training = Training()
+    training.run()
+    training.module.weight.requires_grad_(False)
+    assert training.decayed(training.rates) == training.by_hand()
+
+
+def test_a_rate_that_was_set_to_0_by_hand_is_not_that_of_all_steps() -> None:
+    training = Training()
+    for step in range(STEPS):
+        for group, rate in zip(training.optimizer.param_groups, (0.01, 0.005), strict=True):
+            group["lr"] = rate * (1.0 - step / (STEPS - 1))
+        training.step()
+    assert math.isnan(training.decayed())
+    # The rates of the two groups are in no known proportion.
+    with pytest.raises(ValueError, match="BoxTrace"):
+        training.decayed(training.rates)
+    training.module.bias.requires_grad_(False)
+    kept = training.kept[0]
+    assert training.decayed(training.rates) == pytest.approx(1.0 - kept, abs=training.rounding)
+
+
+def test_a_group_that_came_after_the_scheduler_is_refused() -> None:
+    training = Training()
+    scheduler = SCHEDULERS["exponential"](training.optimizer)
+    training.run(scheduler)
+    training.optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(2))]})
+    with pytest.raises(ValueError, match="group has come"):
+        training.decayed(scheduler)
+
+
 class Warmup(lr_scheduler.LambdaLR):
     """A subclass, whose rates may be its own."""
 
@@ -261,6 +362,41 @@ def test_optimizers_that_do_not_count_steps_take_lists() -> None:
         ib.box_gap(module, X, labels, optimizer=sgd, loss=cross_entropy, rates=scheduler)
     found = ib.box_gap(module, X, labels, optimizer=sgd, loss=cross_entropy, rates=[0.1, 0.05])
     assert found.decayed == pytest.approx(1.0 - math.exp(-0.3 * 0.15))
+
+
+@pytest.mark.parametrize("options", [{}, {"nesterov": True}, {"dampening": 0.5}])
+def test_momentum_lengthens_coupled_decay(options: dict[str, Any]) -> None:
+    module = seeded(nn.Linear(5, 3, bias=False).double(), 1)
+    settings = {"lr": 0.01, "weight_decay": 0.1, "momentum": 0.9, **options}
+    # What decay alone makes of a weight of 1.
+    weight = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    alone = torch.optim.SGD([weight], **settings)
+    weight.grad = torch.zeros_like(weight)
+    for _ in range(200):
+        alone.step()
+    sgd = torch.optim.SGD(module.parameters(), **settings)
+    labels = module(X).argmax(dim=1)
+    found = ib.box_gap(module, X, labels, optimizer=sgd, loss=cross_entropy, rates=[0.01] * 200)
+    # It takes 1 / (1 - momentum) steps until momentum is there.
+    assert found.decayed == pytest.approx(1.0 - float(weight.detach()), abs=0.02)
+
+
+def test_how_far_adams_penalty_has_acted_depends_on_the_gradients() -> None:
+    """It is nearly at the minimum of the penalised loss, though sum_t eta_t lambda is .06."""
+    module = seeded(nn.Linear(5, 3, bias=False).double(), 1)
+    labels = module(X).argmax(dim=1)
+    adam = torch.optim.Adam(module.parameters(), lr=0.02, weight_decay=1e-3)
+    options: dict[str, Any] = {"optimizer": adam, "loss": cross_entropy, "max_seconds": 2.0}
+    start = quiet(module, X, labels, **options)
+    assert finding(start, Code.WEIGHT_DECAY).value == 1e-3
+    for _ in range(3000):
+        adam.zero_grad()
+        cross_entropy(module(X), labels).backward()  # type: ignore[no-untyped-call]
+        adam.step()
+    found = quiet(module, X, labels, **options)
+    assert math.isnan(known(found.box).decayed)
+    assert known(found.box).penalty_score < 0.01
+    assert Code.NEAR_IN_THE_BOX in [one.code for one in found.findings]
 
 
 def test_a_diagnosis_takes_rates_only_where_decay_is_measured() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from drawn import normal
 from implicit_bias import min_norm
-from implicit_bias.base.rounding import Enclosure
+from implicit_bias.base.rounding import LARGEST, Enclosure
 from implicit_bias.base.validation import Array
 from implicit_bias.interpolation.certificate import (
     euclidean_constant,
@@ -137,6 +137,30 @@ def test_multipliers_that_prove_inconsistency_have_an_infinite_bound() -> None:
     assert lower_bound(problem, np.array([[-2.0], [1.0]])) == np.inf
     assert lower_bound(problem, np.zeros((2, 1))) == 0
     assert lower_bound(problem, np.full((2, 1), np.nan)) == 0
+
+
+class TinyL1:
+    """A custom norm: a number times the l1 norm."""
+
+    def __init__(self, size: float) -> None:
+        self.size = size
+
+    def value(self, coef: Array) -> float:
+        """Omega."""
+        return self.size * float(np.abs(coef).sum())
+
+    def dual(self, V: Array) -> float:
+        """Omega_*."""
+        with np.errstate(over="ignore"):
+            return float(np.abs(V).max() / self.size)
+
+
+@pytest.mark.parametrize("size", [1e-310, np.nextafter(0.25 / LARGEST, 1.0)])
+def test_what_overflows_bounds_nothing(size: float) -> None:
+    """Of the first size the dual norm of V overflows, of the second its upper bound alone."""
+    problem = interpolation_problem([[0.5]], [1.0], TinyL1(size), None, None, False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert lower_bound(problem, np.ones((1, 1))) == 0
 
 
 @pytest.mark.parametrize(
