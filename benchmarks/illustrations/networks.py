@@ -68,7 +68,7 @@ SMALL, MOST_GROWTH = "Adam, small steps", 0.5
 
 def measure(quick: bool) -> Iterator[Part]:
     """Train by every optimizer on every kind of network; Adam on smooth ones longer."""
-    steps = 20 if quick else 12_000
+    steps = 10 if quick else 12_000
     for gates, optimizer, start in product(GATES, OPTIMIZERS, range(1 if quick else 2)):
         run = {"gates": gates, "optimizer": optimizer, "start": start}
         yield part(trained, **run, begins=DRAWN, steps=steps)
