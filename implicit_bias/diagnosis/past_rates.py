@@ -86,15 +86,21 @@ def sums_of_decay(
     moved = [step for step in decaying if step.taken != 0.0]
     decaying = moved or decaying
     taken = _count(steps)
+    if rates is None:
+        return _of_state(decaying)
     if isinstance(rates, DecayCount):
         return _of_trace(decaying, rates, taken)
     schedulers = _as_schedulers(rates)
-    if rates is not None and not schedulers:
-        total = math.fsum(_checked(rates, taken))
-        _check_moved_always(decaying, taken)
-        first = each_of(optimizer)[0].param_groups[0]
-        return {step.name: step.shrinking * total * _proportion(step, first) for step in decaying}
+    if not schedulers:
+        return _of_list(decaying, rates, taken, each_of(optimizer)[0].param_groups[0])
+    sums = _of_state(decaying)  # of optimizers without a scheduler
+    for scheduler in schedulers:
+        sums |= _of_scheduler(decaying, scheduler, steps, taken)
+    return sums
 
+
+def _of_state(decaying: Sequence[Step]) -> dict[str, float]:
+    """Take the rate of now for that of all steps."""
     sums = {}
     for step in decaying:
         # A rate of 0 after steps was set by the caller: it is that of the last step alone.
@@ -102,29 +108,45 @@ def sums_of_decay(
             sums[step.name] = math.nan
         else:
             sums[step.name] = step.shrinking * step.taken * step.rate
+    return sums
+
+
+def _of_list(
+    decaying: Sequence[Step], rates: Any, taken: float, first: Mapping[str, Any]
+) -> dict[str, float]:
+    """Sum a list of the rates of the first parameter group."""
+    total = math.fsum(_checked(rates, taken))
+    _check_moved_always(decaying, taken)
+    return {step.name: step.shrinking * total * _proportion(step, first) for step in decaying}
+
+
+def _of_scheduler(
+    decaying: Sequence[Step], scheduler: LRScheduler, steps: Sequence[Step], taken: float
+) -> dict[str, float]:
+    """Sum the rates that a scheduler has set, of the tensors of its own optimizer."""
     by_id = {id(step.parameter): step for step in steps}
-    for scheduler in schedulers:
-        # The tensors of each group that are trained.
-        groups = []
-        for group in scheduler.optimizer.param_groups:
-            groups.append([by_id[id(p)] for p in group["params"] if id(p) in by_id])
-        own = [step for of_group in groups for step in of_group]
-        if not own:
-            raise ValueError(
-                f"the scheduler {type(scheduler).__name__} in rates= sets the rate of no trained "
-                "tensor of the module: pass the scheduler of the optimizer in optimizer="
-            )
-        # Optimizers may step at different times. One without a count (Muon, SGD) is taken to step
-        # together with those that count.
-        own_count = _count(own)
-        if math.isnan(own_count):
-            own_count = taken
-        totals = _totals(scheduler, own_count)
-        for of_group, total in zip(groups, totals, strict=True):
-            counted = [step for step in of_group if step in decaying]
-            _check_moved_always(counted, own_count)
-            for step in counted:
-                sums[step.name] = step.shrinking * total
+    # The tensors of each group that are trained.
+    groups = []
+    for group in scheduler.optimizer.param_groups:
+        groups.append([by_id[id(p)] for p in group["params"] if id(p) in by_id])
+    own = [step for of_group in groups for step in of_group]
+    if not own:
+        raise ValueError(
+            f"the scheduler {type(scheduler).__name__} in rates= sets the rate of no trained "
+            "tensor of the module: pass the scheduler of the optimizer in optimizer="
+        )
+    # Optimizers may step at different times. One without a count (Muon, SGD) is taken to step
+    # together with those that count.
+    own_count = _count(own)
+    if math.isnan(own_count):
+        own_count = taken
+    totals = _totals(scheduler, own_count)
+    sums = {}
+    for of_group, total in zip(groups, totals, strict=True):
+        counted = [step for step in of_group if step in decaying]
+        _check_moved_always(counted, own_count)
+        for step in counted:
+            sums[step.name] = step.shrinking * total
     return sums
 
 
@@ -214,17 +236,17 @@ def _totals(scheduler: LRScheduler, taken: float) -> list[float]:
         )
     rates = _replayed(scheduler)
     changes = len(rates) - 1
-    if changes > 0 and taken == changes + 1:
+    if changes == 0:
+        repeats = taken
+        past = rates
+    elif taken == changes + 1:
         # The last step's rate has not been replaced yet.
         repeats = 1.0
         past = rates
-    elif changes > 0 and taken % changes == 0:
+    elif taken % changes == 0:
         # One change per step, or one per epoch of as many steps each.
         repeats = taken / changes
         past = rates[:-1]
-    elif changes == 0:
-        repeats = taken
-        past = rates
     else:
         raise ValueError(
             f"the scheduler has changed the rates {changes} times in {taken:g} steps, which is no "
