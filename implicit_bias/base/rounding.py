@@ -60,11 +60,11 @@ def ldexp_up(value: float | Array, exponent: int) -> Array:
 
 def sum_up(terms: list[float]) -> float:
     """Return the sum of numbers from 0 on, rounded up if at all; inf where that overflows."""
-    # `fsum` raises where it overflows. The plain sum errs by far less than the factor of two.
-    if not sum(terms) < LARGEST / 2.0:
+    try:
+        total = math.fsum(terms)
+        rest = math.fsum([*terms, -total])
+    except (OverflowError, ValueError):  # infinite less infinite
         return math.inf
-    total = math.fsum(terms)
-    rest = math.fsum([*terms, -total])
     if rest > 0:
         return up(total)
     return total

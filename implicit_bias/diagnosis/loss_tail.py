@@ -129,13 +129,20 @@ class Ray:
         """Return the loss at a margin, which leaves targets and buffers as they were."""
         # A loss may write to its arguments, and to buffers as a running mean: each call has copies.
         arguments = (margin * self.direction, self.target.clone())
+        # A loss is the caller's own code: on targets that it does not take it may raise anything,
+        # as an assertion on their shape.
+        try:
+            with InDoublePrecision():
+                return float(self._called(arguments))
+        except Exception as error:
+            raise ValueError(f"the loss failed: {error}") from error
+
+    def _called(self, arguments: tuple[Tensor, Tensor]) -> Any:
         # Of a compiled TorchScript module no buffer can be exchanged.
-        scripted = isinstance(self.loss, torch.jit.ScriptModule)
-        with InDoublePrecision():
-            if isinstance(self.loss, nn.Module) and not scripted:
-                buffers = {name: buffer.clone() for name, buffer in self.loss.named_buffers()}
-                return float(functional_call(self.loss, buffers, arguments))
-            return float(self.loss(*arguments))
+        if isinstance(self.loss, nn.Module) and not isinstance(self.loss, torch.jit.ScriptModule):
+            buffers = {name: buffer.clone() for name, buffer in self.loss.named_buffers()}
+            return functional_call(self.loss, buffers, arguments)
+        return self.loss(*arguments)
 
 
 @dataclass(frozen=True)
@@ -276,9 +283,8 @@ class TailTest:
             warnings.simplefilter("ignore")  # of a target that this loss does not like
             # A loss does not say which targets it takes, so every kind is tried.
             for targets, rays in _rays_by_target(loss, classes):
-                # A loss is the caller's own code: on targets that it does not take it may raise
-                # anything, as an assertion on their shape.
-                with suppress(Exception):
+                # Of those that it does not take a ray raises ValueError.
+                with suppress(ValueError):
                     tails = [self.tail(ray) for ray in rays]
                     refusals.append(self._refusal(tails))
                     logarithm = logarithm or tails[0].logarithm

@@ -91,11 +91,12 @@ class WhichNorm:
     def __str__(self) -> str:
         lines = [self.conclusion]
         for finding in self.findings:
+            text = " ".join(str(finding).split())  # without line breaks
             # The table marks each search that was stopped, and this line says what the mark means.
             if finding.code is Code.STOPPED:
-                lines.append(f"(stopped): {' '.join(str(finding).split())}")
+                lines.append(f"(stopped): {text}")
             elif finding.code is Code.LINEAR_MODULE:
-                lines.append(" ".join(str(finding).split()))
+                lines.append(text)
         table = text_table(*self._table())
         return f"{table}\n\n" + "\n".join(lines)
 

@@ -472,10 +472,11 @@ def _trained(optimizer: Any) -> Iterator[tuple[Group, Tensor]]:
 def _step(optimizer: Any, group: Group, name: str, parameter: Tensor) -> Step:
     kind = kind_of(optimizer, group, parameter.shape)
     states = getattr(optimizer, "state", {})
-    # A tensor that never had a gradient has no state where others have theirs.
-    counts = any("step" in state for state in states.values())
-    taken = 0.0 if counts and parameter not in states else math.nan
     state = states.get(parameter, {})
+    taken = math.nan
+    # A tensor that never had a gradient has no state where others have theirs.
+    if parameter not in states and any("step" in other for other in states.values()):
+        taken = 0.0
     return Step(
         name=name,
         parameter=parameter,
