@@ -271,20 +271,18 @@ def which_norm(
         # What is said of the leading-order part depends on the norm: that which is named, or else
         # the first.
         about = geometries[conclusion.best or table.rows[0].norm]
-        findings = (
-            conclusion.why,
-            *table.caveats(),
-            *([Finding(Code.LINEAR_MODULE)] if subject.linear else []),
-            *TrainingTest().findings(subject, limit, optimizer, loss, judged),
-            *what_is_measured(subject, about),
-            *doubts,
-        )
+        findings = [conclusion.why, *table.caveats()]
+        if subject.linear:
+            findings.append(Finding(Code.LINEAR_MODULE))
+        findings += TrainingTest().findings(subject, limit, optimizer, loss, judged)
+        findings += what_is_measured(subject, about)
+        findings += doubts
     warn(findings, stacklevel=2)
     return WhichNorm(
         rows=tuple(table.rows),
         best=conclusion.best,
         evidence=conclusion.evidence,
-        findings=findings,
+        findings=tuple(findings),
         own=own,
         seconds=time.monotonic() - started,
     )
