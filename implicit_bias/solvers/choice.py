@@ -5,6 +5,10 @@ norm                                            solver
 ==============================================  ================================================
 sums of l2; entries (l1, l_inf, l_p); nuclear,  the built-in method, or HiGHS under l1 and
 spectral, and their sums over groups            l_inf, of the smallest estimated time (`costs`)
+sums of l2, hard margin, few features whose     the embedding (feature-space), which never forms
+columns are nearly dependent                    products of samples
+sums of l2, hard margin, at most 100 features,  the embedding, which forms no products of
+of a condition number above 1e5                 samples
 sums of l2, hard margin, 50 times as many       the working set, where the estimate of the
 samples and 100 times as many rows as a         interior point in the space of the features is
 working set has                                 the smallest
@@ -22,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import scipy.linalg
 
 from implicit_bias import norms
 from implicit_bias.base.deadline import Deadline
@@ -43,6 +48,12 @@ INTERIOR_POINT_LIMIT = 3000
 # it took up to 2.8 times as long.
 MANY_SAMPLES = 50
 MANY_ROWS = 100
+
+# Features up to which "auto" looks at the condition number of the samples, and the condition number
+# from which on it takes the embedding for a hard margin. Products of samples have its square, and
+# 1e10 leaves six of sixteen digits. On unscaled breast cancer (1.5e6) all other methods fail.
+FEW_FEATURES = 100
+ILL_CONDITIONED = 1e5
 
 # The space in which an interior point solves for its steps.
 SystemName = Literal["auto", "rows", "features"]
@@ -82,6 +93,9 @@ class FallBack:
         Limit in seconds on the solve of a similar problem, whose answer may be that of this one.
     most_features : int
         The embedding takes seconds up to this many coefficients: gates times inputs times classes.
+    ill_conditioned : float
+        From this condition number of the samples on, the other methods lose the digits of a hard
+        margin: products of samples have its square, 1e10, which leaves six of sixteen digits.
     most_entries : int
         An external solver takes about a minute up to this many entries: rows times coefficients.
     entry_seconds : float
@@ -99,6 +113,7 @@ class FallBack:
     large_C: float = 1e8  # noqa: N815 - C is a name
     similar_seconds: float = 10.0
     most_features: int = 1500
+    ill_conditioned: float = 1e5
     most_entries: int = 2_000_000
     entry_seconds: float = 1e-5
     most_semidefinite: int = 2000
@@ -192,6 +207,8 @@ def choose(problem: MarginProblem) -> Choice:
             return Choice("highs", "a norm of maxima is a linear program")
         # The norm has to have an atom in CVXPY, which is seen when the program is formulated.
         return Choice(FALL_BACK.conic(problem), "a norm that no built-in method takes")
+    if _products_lose_digits(problem):
+        return Choice("feature-space", "products of samples would lose the digits of the margin")
     seconds = costs.estimates(problem)
     best = min(seconds, key=lambda name: seconds[name])
     others = ", ".join(f"{name} {value:.2g} s" for name, value in seconds.items() if name != best)
@@ -202,6 +219,23 @@ def choose(problem: MarginProblem) -> Choice:
     if best == "rows" or best == "features":
         return Choice("interior-point", why, best, seconds[best])
     return Choice(best, why, seconds=seconds[best])
+
+
+def _products_lose_digits(problem: MarginProblem) -> bool:
+    """Whether a hard margin of few features asks for more digits than products of samples have."""
+    if not problem.hard_margin or costs.kind_of(problem) != "euclidean":
+        return False
+    if _count_coefficients(problem) > FEW_FEATURES:
+        return False
+    X = problem.X
+    if problem.intercept:  # which absorbs what all samples have in common
+        X = X - X.mean(axis=0)
+    singular_values = scipy.linalg.svdvals(X)
+    # Redundant columns have singular values of the rounding of the largest one. They are no
+    # directions in which the samples differ.
+    rounding = max(X.shape) * np.finfo(float).eps * singular_values[0]
+    condition = singular_values[0] / singular_values[singular_values > rounding].min(initial=np.inf)
+    return bool(condition >= ILL_CONDITIONED)
 
 
 def _has_few_supports(problem: MarginProblem) -> bool:
