@@ -55,11 +55,11 @@ from torch.func import functional_call
 
 from implicit_bias.diagnosis.loss_tail import JudgedLoss
 from implicit_bias.diagnosis.past_rates import Rates, sums_of_decay
-from implicit_bias.modules.evaluate import as_module
+from implicit_bias.modules.evaluate import as_module, undisturbed
 from implicit_bias.modules.loading import Batch, batches
 from implicit_bias.modules.margins import Margins
-from implicit_bias.modules.optimizers import OptimizerError, has_decay
-from implicit_bias.modules.steps import Step, steps_of
+from implicit_bias.modules.optimizers import has_decay
+from implicit_bias.modules.steps import OptimizerError, Step, size_beside_eps, steps_of
 from implicit_bias.norms.tensors import matrix_shape
 from implicit_bias.training.losses import MarginLoss
 
@@ -313,7 +313,8 @@ def box_gap(
     module = as_module(module)
     steps = steps_of(optimizer, module)
     decay_so_far = sums_of_decay(optimizer, steps, rates)
-    return _limit_in_box(module, batches(inputs, labels), loss, steps, decay_so_far)
+    with undisturbed(module) as copied:
+        return _limit_in_box(copied, batches(inputs, labels), loss, steps, decay_so_far)
 
 
 def _limit_in_box(
@@ -643,11 +644,9 @@ def _eps_ratio(steps: Sequence[Step], gradients: Mapping[str, Tensor]) -> float:
     for step in steps:
         if math.isnan(step.eps):
             continue
-        # Adam divides each entry by a number of its own, Muon a matrix by its norm.
         g = gradients[step.name].double()
-        size = float(torch.linalg.vector_norm(g))
-        if step.norm == "linf":
-            size /= math.sqrt(g.numel())
+        norm = float(torch.linalg.vector_norm(g))
+        size = size_beside_eps(norm, g.numel(), by_entry=step.norm == "linf")
         # Of a gradient of 0 there is no step to be too short.
         if size > 0.0:
             ratios.append(step.eps / size)

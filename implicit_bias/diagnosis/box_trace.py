@@ -29,8 +29,7 @@ from torch import Tensor, nn
 from implicit_bias.base.validation import check_count, check_number
 from implicit_bias.diagnosis.box import Terms, frank_wolfe
 from implicit_bias.modules.evaluate import as_module
-from implicit_bias.modules.optimizers import OptimizerError
-from implicit_bias.modules.steps import Step, steps_of
+from implicit_bias.modules.steps import OptimizerError, Step, steps_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,9 +16,9 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import check_flag, pointing_to_the_page
 from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, Code, Finding
 from implicit_bias.modules.evaluate import as_arguments, labels_as_array
-from implicit_bias.modules.homogeneity import HomogeneityError, of_degree_0
-from implicit_bias.modules.loading import collected
+from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.optimizers import left_out
+from implicit_bias.modules.partial_degrees import of_degree_0
 from implicit_bias.modules.subject import (
     Subject,
     margins_of,
@@ -33,7 +33,7 @@ from implicit_bias.norms.tensors import ParameterNorm
 def check(
     module: nn.Module,
     inputs: object,
-    labels: ArrayLike | Tensor | None,
+    labels: ArrayLike | Tensor,
     modes: Mapping[nn.Module, bool],
     optimizer: object,
     *,
@@ -47,9 +47,9 @@ def check(
     ----------
     module : nn.Module
         In evaluation mode.
-    inputs : Tensor, array_like or tuple of them, or a loader
-        Its arguments.
-    labels : array_like of shape (N,), or None
+    inputs : Tensor, array_like or tuple of them
+        Its arguments; of a loader as `modules.loading.collected` returns them.
+    labels : array_like of shape (N,)
         As in `diagnose`.
     modes : mapping from part to bool
         Which parts were in training mode.
@@ -96,7 +96,6 @@ def check(
         findings.append(Finding(Code.DROPOUT, names=tuple(dropping)))
     # --- its margins on the samples
     norms = tuple(norms)
-    inputs, labels = collected(inputs, labels)
     not_checked = _refuse_on_first_samples(
         module, inputs, labels, norms, leading=leading, deadline=deadline
     )

@@ -44,14 +44,15 @@ from implicit_bias.diagnosis.loss_tail import judge_loss
 from implicit_bias.diagnosis.past_rates import Rates
 from implicit_bias.diagnosis.regime import Start, regime_of
 from implicit_bias.diagnosis.result import Diagnosis
-from implicit_bias.diagnosis.training import TrainingTest, limit_of, weight_decay
-from implicit_bias.modules import multipliers
+from implicit_bias.diagnosis.training import TrainingTest, limit_of
 from implicit_bias.modules.evaluate import as_module, evaluating
 from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.kinks import gap_across_kinks
 from implicit_bias.modules.lent_threads import one_thread_if_small
 from implicit_bias.modules.loading import collected
+from implicit_bias.modules.optimizers import has_decay
 from implicit_bias.modules.subject import SeparationError
+from implicit_bias.modules.tangent_program import Multipliers, loss_weights, tempered_weights
 from implicit_bias.norms import tensors
 
 
@@ -242,7 +243,7 @@ def diagnose(
         best = subject.measure(limit.norm, deadline=deadline.sooner(fractions.gap))
         program = best.program
         # The weights of the loss at the module's own scale are multipliers that need no search.
-        of_loss = multipliers.loss_weights(subject.margins, gradients.rivals)
+        of_loss = loss_weights(subject.margins, gradients.rivals)
         gaps = _gaps_by_norm(best, of_loss, deadline.sooner(fractions.other_norms))
         across = gap_across_kinks(best, deadline=deadline.sooner(fractions.kinks))
 
@@ -305,8 +306,7 @@ def _offering_box(optimizer: object) -> Iterator[None]:
     try:
         yield
     except (HomogeneityError, SeparationError) as error:
-        has_decay = next(weight_decay(optimizer), None) is not None
-        if has_decay:
+        if has_decay(optimizer):
             error.args = (
                 f"{error}. With this optimizer's weight decay there is a limit that asks for "
                 "neither: box_gap(module, inputs, labels, optimizer=..., loss=...) measures it",
@@ -314,9 +314,7 @@ def _offering_box(optimizer: object) -> Iterator[None]:
         raise
 
 
-def _gaps_by_norm(
-    best: multipliers.Multipliers, of_loss: Array, deadline: Deadline
-) -> dict[str, float]:
+def _gaps_by_norm(best: Multipliers, of_loss: Array, deadline: Deadline) -> dict[str, float]:
     """Gap in each norm of the best of some multipliers.
 
     They are, while there is time: the best ones in the norm asked for, the loss's weights at the
@@ -324,7 +322,7 @@ def _gaps_by_norm(
     """
     program = best.program
     gradients = program.gradients
-    tempered = multipliers.tempered_weights(program.margins, gradients.rivals)
+    tempered = tempered_weights(program.margins, gradients.rivals)
     gaps = dict.fromkeys(COMPARED, 1.0)
     took = 0.0
     for weights in itertools.chain([best.weights, of_loss], tempered):

@@ -27,8 +27,9 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.diagnosis.findings import Thresholds
 from implicit_bias.diagnosis.function_space import flat_inputs, two_layer_relu
 from implicit_bias.modules.margins import Margins
-from implicit_bias.modules.multipliers import Multipliers, TangentProgram, best_multipliers
+from implicit_bias.modules.multipliers import best_multipliers
 from implicit_bias.modules.subject import Subject
+from implicit_bias.modules.tangent_program import Multipliers, TangentProgram
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 
 

@@ -14,7 +14,7 @@ from typing import Final, Self
 
 from implicit_bias.base.packaged import table_of
 from implicit_bias.base.wording import percent, percent_bounds
-from implicit_bias.modules.homogeneity import listed
+from implicit_bias.modules.forward_watch import listed
 
 WORDS = table_of("diagnosis/words.toml")
 # The norms of gradient descent, by the names of `modules.optimizers`.
@@ -35,12 +35,15 @@ class Thresholds:
         A gap is clearly below another one where it is at most this fraction of it.
     worth_naming : float
         The gap of a layer, or an excess in function space, is worth a line if it is above this.
+    no_share : float
+        A sample's fraction of the multipliers counts as 0 up to this times the largest one.
     """
 
     at: Final = 1e-3
     near: Final = 0.1
     clearly_below: Final = 0.5
     worth_naming: Final = 1e-3
+    no_share: Final = 1e-6
 
 
 class DiagnosisWarning(UserWarning):
@@ -54,7 +57,7 @@ class DiagnosisWarning(UserWarning):
     """
 
 
-class Kind(Enum):
+class Topic(Enum):
     """What a finding is about."""
 
     STANDING = "where the module stands"
@@ -68,89 +71,89 @@ class Kind(Enum):
 
 
 class Code(StrEnum):
-    """What was found. The value of a member is its key in words.toml; each has a kind."""
+    """What was found. The value of a member is its key in words.toml; each has a topic."""
 
-    kind: Kind
+    topic: Topic
 
-    def __new__(cls, key: str, kind: Kind) -> Self:
+    def __new__(cls, key: str, topic: Topic) -> Self:
         """Make a member whose value is its key."""
         # The value is the key alone, not the pair: Code("near") and the keys of words.toml find it.
         member = str.__new__(cls, key)
         member._value_ = key
-        member.kind = kind
+        member.topic = topic
         return member
 
-    KKT_POINT = "kkt-point", Kind.STANDING
-    NEAR = "near", Kind.STANDING
-    PERHAPS_NEAR = "perhaps-near", Kind.STANDING
-    FAR = "far", Kind.STANDING
-    OTHER_NORM_IS_NEARER = "other-norm-is-nearer", Kind.STANDING
-    FINITE_MINIMISER = "finite-minimiser", Kind.OTHER_LIMIT
-    NO_EXPONENTIAL_TAIL = "no-exponential-tail", Kind.OTHER_LIMIT
-    OTHER_MARGIN = "other-margin", Kind.OTHER_LIMIT
-    WEIGHT_DECAY = "weight-decay", Kind.OTHER_LIMIT
-    DECAY_IS_UNKNOWN = "decay-is-unknown", Kind.OTHER_LIMIT
-    NEAR_IN_THE_BOX = "near-in-the-box", Kind.OTHER_LIMIT
-    NOT_NEAR_IN_THE_BOX = "not-near-in-the-box", Kind.OTHER_LIMIT
-    DECAY_HAS_HARDLY_ACTED = "decay-has-hardly-acted", Kind.OTHER_LIMIT
-    UNKNOWN_LIMIT = "unknown-limit", Kind.OTHER_LIMIT
-    OTHER_NORM = "other-norm", Kind.OTHER_LIMIT
-    EPSILON = "epsilon", Kind.OTHER_LIMIT
-    GRADIENT_OF_ZERO = "gradient-of-zero", Kind.OBSTACLE
-    GRADIENT_OF_ROUNDING_ERRORS = "gradient-of-rounding-errors", Kind.OBSTACLE
-    SQUARES_OF_ZERO = "squares-of-zero", Kind.OBSTACLE
-    ADAMS_MEMORY = "adams-memory", Kind.OBSTACLE
-    LOGARITHMIC_RATE = "logarithmic-rate", Kind.RATE
-    CONSTANT_RATE = "constant-rate", Kind.RATE
-    ONE_CLASS = "one-class", Kind.ABOUT
-    LEADING_PART = "leading-part", Kind.ABOUT
-    LEADING_PART_WITHOUT_THEOREM = "leading-part-without-theorem", Kind.ABOUT
-    ACROSS_KINKS = "across-kinks", Kind.DETAIL
-    STOPPED = "stopped", Kind.DETAIL
-    LAYER = "layer", Kind.DETAIL
-    ONE_MORE_UNIT = "one-more-unit", Kind.DETAIL
-    AT_OPTIMUM = "at-optimum", Kind.DETAIL
-    ABOVE_OPTIMUM = "above-optimum", Kind.DETAIL
-    DEAD_UNITS = "dead-units", Kind.DETAIL
-    LAZY_REGIME = "lazy-regime", Kind.DETAIL
-    RICH_REGIME = "rich-regime", Kind.DETAIL
-    MODULE_MISCLASSIFIES = "module-misclassifies", Kind.DETAIL
-    DEGREE_0 = "degree-0", Kind.DETAIL
-    DEGREE_0_WITHOUT_THEOREM = "degree-0-without-theorem", Kind.DETAIL
-    KNOWN_BY_NAME = "known-by-name", Kind.DETAIL
-    LINEAR_MODULE = "linear-module", Kind.DETAIL
-    LOSS_NOT_CHECKED = "loss-not-checked", Kind.CAVEAT
-    BETAS = "betas", Kind.CAVEAT
-    JUMPS_NOT_CHECKED = "jumps-not-checked", Kind.CAVEAT
-    TRAINING_MODE = "training-mode", Kind.CAVEAT
-    DROPOUT = "dropout", Kind.CAVEAT
-    NOT_IN_OPTIMIZER = "not-in-optimizer", Kind.CAVEAT
-    NO_GRADIENT = "no-gradient", Kind.CAVEAT
-    LIMIT = "limit", Kind.WHICH_NORM
-    MARGIN_AND_GAP = "margin-and-gap", Kind.WHICH_NORM
-    MARGIN = "margin", Kind.WHICH_NORM
-    NO_GAP_NEAR_ZERO = "no-gap-near-zero", Kind.WHICH_NORM
-    SEVERAL_NEAR_ZERO = "several-near-zero", Kind.WHICH_NORM
-    WITHIN_NOISE = "within-noise", Kind.WHICH_NORM
-    BOUNDS_OVERLAP = "bounds-overlap", Kind.WHICH_NORM
-    SEVERAL_FAVOURED = "several-favoured", Kind.WHICH_NORM
-    NO_MARGIN_FELL = "no-margin-fell", Kind.WHICH_NORM
-    REFERENCE_IS_AHEAD = "reference-is-ahead", Kind.WHICH_NORM
-    RIVAL = "rival", Kind.WHICH_NORM
-    ONE_REFERENCE = "one-reference", Kind.WHICH_NORM
-    REFERENCE_IS_BEHIND = "reference-is-behind", Kind.WHICH_NORM
+    KKT_POINT = "kkt-point", Topic.STANDING
+    NEAR = "near", Topic.STANDING
+    PERHAPS_NEAR = "perhaps-near", Topic.STANDING
+    FAR = "far", Topic.STANDING
+    OTHER_NORM_IS_NEARER = "other-norm-is-nearer", Topic.STANDING
+    FINITE_MINIMISER = "finite-minimiser", Topic.OTHER_LIMIT
+    NO_EXPONENTIAL_TAIL = "no-exponential-tail", Topic.OTHER_LIMIT
+    OTHER_MARGIN = "other-margin", Topic.OTHER_LIMIT
+    WEIGHT_DECAY = "weight-decay", Topic.OTHER_LIMIT
+    DECAY_IS_UNKNOWN = "decay-is-unknown", Topic.OTHER_LIMIT
+    NEAR_IN_THE_BOX = "near-in-the-box", Topic.OTHER_LIMIT
+    NOT_NEAR_IN_THE_BOX = "not-near-in-the-box", Topic.OTHER_LIMIT
+    DECAY_HAS_HARDLY_ACTED = "decay-has-hardly-acted", Topic.OTHER_LIMIT
+    UNKNOWN_LIMIT = "unknown-limit", Topic.OTHER_LIMIT
+    OTHER_NORM = "other-norm", Topic.OTHER_LIMIT
+    EPSILON = "epsilon", Topic.OTHER_LIMIT
+    GRADIENT_OF_ZERO = "gradient-of-zero", Topic.OBSTACLE
+    GRADIENT_OF_ROUNDING_ERRORS = "gradient-of-rounding-errors", Topic.OBSTACLE
+    SQUARES_OF_ZERO = "squares-of-zero", Topic.OBSTACLE
+    ADAMS_MEMORY = "adams-memory", Topic.OBSTACLE
+    LOGARITHMIC_RATE = "logarithmic-rate", Topic.RATE
+    CONSTANT_RATE = "constant-rate", Topic.RATE
+    ONE_CLASS = "one-class", Topic.ABOUT
+    LEADING_PART = "leading-part", Topic.ABOUT
+    LEADING_PART_WITHOUT_THEOREM = "leading-part-without-theorem", Topic.ABOUT
+    ACROSS_KINKS = "across-kinks", Topic.DETAIL
+    STOPPED = "stopped", Topic.DETAIL
+    LAYER = "layer", Topic.DETAIL
+    ONE_MORE_UNIT = "one-more-unit", Topic.DETAIL
+    AT_OPTIMUM = "at-optimum", Topic.DETAIL
+    ABOVE_OPTIMUM = "above-optimum", Topic.DETAIL
+    DEAD_UNITS = "dead-units", Topic.DETAIL
+    LAZY_REGIME = "lazy-regime", Topic.DETAIL
+    RICH_REGIME = "rich-regime", Topic.DETAIL
+    MODULE_MISCLASSIFIES = "module-misclassifies", Topic.DETAIL
+    DEGREE_0 = "degree-0", Topic.DETAIL
+    DEGREE_0_WITHOUT_THEOREM = "degree-0-without-theorem", Topic.DETAIL
+    KNOWN_BY_NAME = "known-by-name", Topic.DETAIL
+    LINEAR_MODULE = "linear-module", Topic.DETAIL
+    LOSS_NOT_CHECKED = "loss-not-checked", Topic.CAVEAT
+    BETAS = "betas", Topic.CAVEAT
+    JUMPS_NOT_CHECKED = "jumps-not-checked", Topic.CAVEAT
+    TRAINING_MODE = "training-mode", Topic.CAVEAT
+    DROPOUT = "dropout", Topic.CAVEAT
+    NOT_IN_OPTIMIZER = "not-in-optimizer", Topic.CAVEAT
+    NO_GRADIENT = "no-gradient", Topic.CAVEAT
+    LIMIT = "limit", Topic.WHICH_NORM
+    MARGIN_AND_GAP = "margin-and-gap", Topic.WHICH_NORM
+    MARGIN = "margin", Topic.WHICH_NORM
+    NO_GAP_NEAR_ZERO = "no-gap-near-zero", Topic.WHICH_NORM
+    SEVERAL_NEAR_ZERO = "several-near-zero", Topic.WHICH_NORM
+    WITHIN_NOISE = "within-noise", Topic.WHICH_NORM
+    BOUNDS_OVERLAP = "bounds-overlap", Topic.WHICH_NORM
+    SEVERAL_FAVOURED = "several-favoured", Topic.WHICH_NORM
+    NO_MARGIN_FELL = "no-margin-fell", Topic.WHICH_NORM
+    REFERENCE_IS_AHEAD = "reference-is-ahead", Topic.WHICH_NORM
+    RIVAL = "rival", Topic.WHICH_NORM
+    ONE_REFERENCE = "one-reference", Topic.WHICH_NORM
+    REFERENCE_IS_BEHIND = "reference-is-behind", Topic.WHICH_NORM
 
     @property
-    def blocks(self) -> bool:
-        """Whether further training as before does not lead to the limit that is measured."""
+    def keeps_from_limit(self) -> bool:
+        """Whether further training as before misses the limit that is measured."""
         # A slow rate is no obstacle: longer training gets nearer all the same.
-        return self.kind in (Kind.OTHER_LIMIT, Kind.OBSTACLE)
+        return self.topic in (Topic.OTHER_LIMIT, Topic.OBSTACLE)
 
     @property
     def warns(self) -> bool:
         """Whether users are warned: the limit is another one, or the numbers mean less."""
         # An obstacle is not one of them: the numbers are right, the training stands still.
-        return self.kind in (Kind.OTHER_LIMIT, Kind.CAVEAT)
+        return self.topic in (Topic.OTHER_LIMIT, Topic.CAVEAT)
 
 
 @dataclass(frozen=True)

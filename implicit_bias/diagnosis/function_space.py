@@ -51,8 +51,8 @@ from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate
 from implicit_bias.modules.evaluate import drawn_like
 from implicit_bias.modules.margins import Margins
-from implicit_bias.modules.multipliers import TangentProgram
 from implicit_bias.modules.stationarity import active_units
+from implicit_bias.modules.tangent_program import TangentProgram
 from implicit_bias.networks import Network
 from implicit_bias.norms import Norm, as_norm
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm, up_to_scales

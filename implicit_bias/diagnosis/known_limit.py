@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
@@ -103,7 +102,7 @@ def _parameters(
         if name not in limit:
             raise ValueError(f"limit has no parameter {name!r}")
         part = np.asarray(detached(limit[name]), dtype=np.float64)
-        if part.shape != tuple(torch.Size(shape)):
+        if part.shape != tuple(shape):
             raise ValueError(
                 f"limit has {name!r} of shape {part.shape}, but the module of {tuple(shape)}"
             )

@@ -27,6 +27,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.modules import multipliers
 from implicit_bias.modules.evaluate import drawn_like
 from implicit_bias.modules.margins import Margins
+from implicit_bias.modules.tangent_program import Multipliers, TangentProgram, kkt_gap
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,7 @@ class Layer:
         """
         if math.isnan(self.lower) or not self.norm > 0:
             return math.nan
-        return multipliers.kkt_gap(self.lower, self.norm)
+        return kkt_gap(self.lower, self.norm)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class LayerBounds:
     step: float = 1e-4
     curvature: float = 1e-5
 
-    def find(self, found: multipliers.Multipliers, deadline: Deadline = NEVER) -> tuple[Layer, ...]:
+    def find(self, found: Multipliers, deadline: Deadline = NEVER) -> tuple[Layer, ...]:
         """Bound every parameter's norm from below.
 
         Parameters
@@ -109,7 +110,7 @@ class LayerBounds:
             began = time.perf_counter()
             alone = whole.gradients.restricted([name], whole.theta)
             # The same margins as a function of this layer alone, in which they are of degree 1.
-            program = multipliers.TangentProgram(alone, alone.theta, 1.0, whole.norm, whole.margins)
+            program = TangentProgram(alone, alone.theta, 1.0, whole.norm, whole.margins)
             norm = program.size
             linear = False
             if deadline.allows(took):

@@ -26,7 +26,8 @@ from implicit_bias.diagnosis.known_limit import GivenLimit, KnownLimit
 from implicit_bias.modules.evaluate import as_arguments, as_module, evaluating
 from implicit_bias.modules.lent_threads import one_thread_if_small
 from implicit_bias.modules.loading import collected
-from implicit_bias.modules.optimizers import each_of, norm_of
+from implicit_bias.modules.optimizers import norm_of
+from implicit_bias.modules.steps import each_of
 from implicit_bias.modules.subject import Subject
 from implicit_bias.norms import tensors
 from implicit_bias.training.trainee import Inputs

@@ -38,8 +38,9 @@ from implicit_bias.diagnosis.checkpoints import Checkpoint, load_into
 from implicit_bias.diagnosis.findings import Code, Finding
 from implicit_bias.modules.evaluate import as_module
 from implicit_bias.modules.margins import Margins
-from implicit_bias.modules.multipliers import TangentProgram, best_multipliers
+from implicit_bias.modules.multipliers import best_multipliers
 from implicit_bias.modules.subject import Subject
+from implicit_bias.modules.tangent_program import TangentProgram
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 
 # The module from before its training, or its state dict.

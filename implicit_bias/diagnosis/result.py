@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,13 +19,13 @@ from implicit_bias.diagnosis.findings import (
     Code,
     Finding,
     GapBounds,
-    Kind,
     Thresholds,
+    Topic,
 )
 from implicit_bias.diagnosis.function_space import FunctionSpace
 from implicit_bias.diagnosis.layers import Layer
 from implicit_bias.diagnosis.regime import Regime
-from implicit_bias.modules.multipliers import Method
+from implicit_bias.modules.tangent_program import Method
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -83,8 +83,8 @@ class Diagnosis:
     multipliers : ndarray of shape (N,) or (N, K)
         lambda >= 0; 0 at the labels.
     gaps : dict from norm to float
-        Upper bounds on the gap in each norm, from the loss's weights at the best temperature;
-        in that of ``norm``, ``gap``.
+        Upper bounds on the gap in each norm, from the best multipliers in ``norm`` and the loss's
+        weights at all temperatures; in that of ``norm``, ``gap``.
     layers : tuple of Layer
         Bounds layer by layer.
     escape : Escape or None
@@ -172,8 +172,8 @@ class Diagnosis:
         """Fraction of the multipliers that each sample has, shape (N,).
 
         At a KKT point the weights are, up to scale, the gradients of the margins in these
-        proportions, so this is what the network remembers of each sample. Samples of fraction 0
-        could be left out.
+        proportions, so this is what the network remembers of each sample. Samples of next to no
+        fraction could be left out.
         """
         # The sum over the rivals of a sample, if there are several.
         weights = self.multipliers.reshape(len(self.multipliers), -1).sum(axis=1)
@@ -194,7 +194,9 @@ class Diagnosis:
         """
         shares = self.sample_shares
         found = list[tuple[int, float, str]]()
-        for n in np.argsort(-shares, kind="stable")[: min(count, np.count_nonzero(shares))]:
+        # Searches leave multipliers that are 0 but for rounding: these samples hold nothing.
+        positive = np.count_nonzero(shares > Thresholds.no_share * shares.max())
+        for n in np.argsort(-shares, kind="stable")[: min(count, positive)]:
             classes = ""
             if self.multipliers.ndim == 2:
                 # A sample's margin over its own class is inf.
@@ -208,7 +210,7 @@ class Diagnosis:
         """Whether a KKT point is much nearer than the gradients at the weights say."""
         if self.gap <= Thresholds.at:
             return False
-        # Against the lower bound: the kinks shall explain the difference, not a search that ended
+        # Against the lower bound: the kinks must explain the difference, not a search that ended
         # early.
         return self.gap_across_kinks <= Thresholds.clearly_below * self.gap_lower
 
@@ -220,29 +222,20 @@ class Diagnosis:
         what makes the numbers mean less, and what they are about.
         """
         standing = self._standing()
-        arrived = standing.code in (Code.KKT_POINT, Code.NEAR)
-        predictor = self._of_predictor()
-        # What the numbers are about, and what keeps the training from the limit, comes before
-        # details and caveats.
-        important = list[Finding]()
-        others = list[Finding]()
-        for check in self.checks:
-            if check.code.kind is Kind.ABOUT or check.code.blocks:
-                important.append(check)
-            else:
-                others.append(check)
-        if arrived:
-            # Nothing keeps a training from where it is, unless its limit is another one, and
-            # further training is what most often led there. The next question is whether the KKT
-            # point is the optimum.
-            important = [check for check in important if check.code.kind is not Kind.OBSTACLE]
-            others = [check for check in others if check.code.kind is not Kind.RATE]
-            if self.escape is not None and self.escape.claimed:
-                important.append(Finding(Code.ONE_MORE_UNIT, self.escape.saving))
-        if any(check.code.kind is Kind.OTHER_LIMIT for check in important):
-            # The optimum is of a problem that this training does not solve.
-            return (standing, *important, *predictor, *self._details(), *others)
-        return (standing, *predictor, *important, *self._details(), *others)
+        checks = self.checks
+        if standing.code in (Code.KKT_POINT, Code.NEAR):
+            # Nothing keeps a training from where it is, unless its limit is another one, and it
+            # need not get nearer.
+            unneeded = (Topic.OBSTACLE, Topic.RATE)
+            checks = tuple(check for check in checks if check.code.topic not in unneeded)
+        found = [standing]
+        # Where the training has another limit, the optimum is of a problem that it does not solve.
+        found += _about(checks, Topic.OTHER_LIMIT)
+        found += self._of_predictor()
+        found += _about(checks, Topic.OBSTACLE, Topic.ABOUT)
+        found += self._details()
+        found += _about(checks, Topic.RATE, Topic.DETAIL, Topic.CAVEAT)
+        return tuple(found)
 
     def _standing(self) -> Finding:
         """Say how near the module is to a KKT point, of which norm."""
@@ -285,6 +278,10 @@ class Diagnosis:
     def _details(self) -> list[Finding]:
         """Say what the numbers alone show: kinks, a search that was stopped, the farthest layer."""
         found = list[Finding]()
+        # At a KKT point the next question is whether it is the optimum.
+        near = min(self.gap, self.gap_across_kinks) <= Thresholds.near
+        if near and self.escape is not None and self.escape.claimed:
+            found.append(Finding(Code.ONE_MORE_UNIT, self.escape.saving))
         if self.on_kinks:
             found.append(Finding(Code.ACROSS_KINKS, self.gap_across_kinks))
         if self.method == "stopped":
@@ -306,10 +303,11 @@ class Diagnosis:
         Where nothing is, how to train longer.
         """
         standing, *others = self.findings
-        cures = [standing.cure, *(finding.cure for finding in others if finding.code.blocks)]
+        obstacles = [finding for finding in others if finding.code.keeps_from_limit]
+        cures = [standing.cure, *(finding.cure for finding in obstacles)]
         # Advice on the rate is for trainings that nothing else keeps from the limit.
         if not any(cures):
-            cures = [finding.cure for finding in others if finding.code.kind is Kind.RATE]
+            cures = [finding.cure for finding in others if finding.code.topic is Topic.RATE]
         return "\n".join(cure for cure in dict.fromkeys(cures) if cure)
 
     @property
@@ -323,7 +321,7 @@ class Diagnosis:
         lines = [standing.found]
         if others and others[0].code in FIRST_LINES:
             lines = [others[0].found, standing.found]
-        elif others and others[0].code.kind is not Kind.RATE:
+        elif others and others[0].code.topic is not Topic.RATE:
             lines.append(others[0].found)
         # One line of what to do: the first of these that says anything.
         for cure in (self.advice, *(finding.cure for finding in others[:2])):
@@ -366,3 +364,8 @@ class Diagnosis:
 
         check_count(count, "count")
         return draw_support(self, np.asarray(detached(images)), count)
+
+
+def _about(checks: Sequence[Finding], *topics: Topic) -> list[Finding]:
+    """Return the findings of some topics, in their order."""
+    return [check for check in checks if check.code.topic in topics]

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,9 +29,19 @@ from implicit_bias.diagnosis.box import BoxLimit
 from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, WORDS, Code, Finding
 from implicit_bias.diagnosis.loss_tail import JudgedLoss
 from implicit_bias.modules import optimizers
-from implicit_bias.modules.multipliers import loss_weights
-from implicit_bias.modules.steps import KINDS, class_known_by_name, number_in
+from implicit_bias.modules.steps import (
+    RULES,
+    Group,
+    OptimizerError,
+    UpdateRule,
+    class_known_by_name,
+    each_of,
+    name_of,
+    number_in,
+    size_beside_eps,
+)
 from implicit_bias.modules.subject import Subject
+from implicit_bias.modules.tangent_program import loss_weights
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.training.losses import MarginLoss
 
@@ -78,7 +87,7 @@ def limit_of(module: nn.Module, norm: ParameterNorm | None, optimizer: object) -
         return Limit(norm or PARAMETER_NORMS["l2"], "", ())
     try:
         own = optimizers.geometry_of(optimizer, module)
-    except optimizers.OptimizerError as error:
+    except OptimizerError as error:
         # A module can be measured in a norm that is asked for, wherever its training goes.
         if norm is None:
             raise
@@ -91,50 +100,60 @@ def limit_of(module: nn.Module, norm: ParameterNorm | None, optimizer: object) -
     return Limit(norm, "", (Finding(Code.OTHER_NORM, details=names),))
 
 
-def weight_decay(optimizer: object, box: BoxLimit | None = None) -> Iterator[Finding]:
-    """Yield one finding about weight decay, if there is any: what a training with it minimises.
+def weight_decay(optimizer: object, box: BoxLimit | None = None) -> Finding | None:
+    """Return what an optimizer's weight decay means for the limit; None where there is no decay.
 
     Decoupled decay (AdamW, Muon) keeps the weights in a ball of the steps' norm: Xie and Li (2024),
     Chen, Li and Liu (2025). SGD's is a penalty. Whether this problem or the margin problem
     describes the weights depends on how far decay has acted.
     """
+    for group, known_rule in _groups_with_rules(optimizer):
+        # Decay of unknown steps is a penalty, or the group says that it is not.
+        rule = known_rule or RULES["SGD"]
+        decay = rule.decay_in(group)
+        if decay > 0.0:
+            return _finding_of_decay(group, rule, box)
+    return None
+
+
+def _finding_of_decay(group: Group, rule: UpdateRule, box: BoxLimit | None) -> Finding:
+    """Say where decay leads, and whether the weights are there, as far as the box tells."""
+    decay = rule.decay_in(group)
+    decoupled = rule.is_decoupled_in(group)
+    # A decoupled step p <- (1 - eta lambda) p - eta s u with ||u|| = 1 is at rest where ||p|| = s /
+    # lambda.
+    most = 1.0 / decay
+    aim = "penalty"
+    if decoupled:
+        aim = {"linf": "entries", "spectral": "singular-values"}.get(rule.norm, "ball")
+    if aim == "entries":
+        trained = next(p for p in group["params"] if p.requires_grad)
+        most *= rule.scale(group, trained.shape)
+    details: dict[str, object] = {"aim": WORDS["aims"][aim].format(most=most, half=decay / 2.0)}
+    if box is None:
+        return Finding(Code.WEIGHT_DECAY, decay, details=details)
+    details["score"] = box.score
+    if math.isnan(box.score):
+        details["score"] = box.penalty_score
+    # Under a schedule it is unknown how far decay has acted, but not that its limit is near.
+    if box.describes is False:
+        return Finding(Code.DECAY_HAS_HARDLY_ACTED, box.decayed, details=details)
+    if box.near:
+        return Finding(Code.NEAR_IN_THE_BOX, box.decayed, details=details)
+    if box.describes:
+        return Finding(Code.NOT_NEAR_IN_THE_BOX, box.decayed, details=details)
+    if not decoupled and rule.norm != "l2":
+        # Adam divides its penalty by gradients, so that no rates say how far it has acted.
+        return Finding(Code.WEIGHT_DECAY, decay, details=details)
+    return Finding(Code.DECAY_IS_UNKNOWN, decay, details=details)
+
+
+def _groups_with_rules(optimizer: object) -> list[tuple[Group, UpdateRule | None]]:
+    """Parameter groups with the rule of their steps; None for it where one of them is not known."""
     try:
-        kinds = list(optimizers.kinds_of(optimizer))
-    except optimizers.OptimizerError:  # decay of unknown steps is a penalty, or the group says not
-        kinds = [(group, KINDS["SGD"]) for group in optimizers.groups_of(optimizer)]
-    for group, kind in kinds:
-        decay = kind.decay_in(group)
-        if decay == 0.0:
-            continue
-        # A decoupled step p <- (1 - eta lambda) p - eta s u with ||u|| = 1 is at rest where ||p|| =
-        # s / lambda.
-        most = 1.0 / decay
-        aim = "penalty"
-        if kind.is_decoupled_in(group):
-            aim = {"linf": "entries", "spectral": "singular-values"}.get(kind.norm, "ball")
-        if aim == "entries":
-            trained = next(p for p in group["params"] if p.requires_grad)
-            most *= kind.scale(group, trained.shape)
-        details: dict[str, object] = {"aim": WORDS["aims"][aim].format(most=most, half=decay / 2.0)}
-        if box is None:
-            yield Finding(Code.WEIGHT_DECAY, decay, details=details)
-            return
-        details["score"] = box.score
-        if math.isnan(box.score):
-            details["score"] = box.penalty_score
-        # Under a schedule it is unknown how far decay has acted, but not that its limit is near.
-        if box.describes is False:
-            yield Finding(Code.DECAY_HAS_HARDLY_ACTED, box.decayed, details=details)
-        elif box.near:
-            yield Finding(Code.NEAR_IN_THE_BOX, box.decayed, details=details)
-        elif box.describes:
-            yield Finding(Code.NOT_NEAR_IN_THE_BOX, box.decayed, details=details)
-        elif not kind.is_decoupled_in(group) and kind.norm != "l2":
-            # Adam divides its penalty by gradients, so that no rates say how far it has acted.
-            yield Finding(Code.WEIGHT_DECAY, decay, details=details)
-        else:
-            yield Finding(Code.DECAY_IS_UNKNOWN, decay, details=details)
-        return
+        return list(optimizers.rules_of(optimizer))
+    except OptimizerError:
+        return [(group, None) for group in optimizers.groups_of(optimizer)]
 
 
 @dataclass(frozen=True)
@@ -176,10 +195,15 @@ class TrainingTest:
             Where the module is in the limit with weight decay.
         """
         known = limit.trained_by or optimizer is None
-        found = [*weight_decay(optimizer, box), *limit.findings, *_betas(optimizer)]
+        found = list[Finding]()
+        of_decay = weight_decay(optimizer, box)
+        if of_decay is not None:
+            found.append(of_decay)
+        found += limit.findings
+        found += _betas(optimizer)
         found += _known_by_name(optimizer)
         if judged.refusal is not None:
-            name = optimizers.name_of(loss)
+            name = name_of(loss)
             if isinstance(loss, MarginLoss):
                 name = loss.name
             found.append(Finding(judged.refusal, details={"loss": name}))
@@ -191,7 +215,7 @@ class TrainingTest:
             # Of gradients that are 0 in the module's precision no other size is of interest.
             if not any(finding.code is Code.GRADIENT_OF_ZERO for finding in lost):
                 found += self._small_gradients(subject.itself, optimizer)
-        if not any(finding.code.blocks for finding in found):
+        if not any(finding.code.keeps_from_limit for finding in found):
             rate = Code.CONSTANT_RATE
             if limit.norm.name in GRADIENT_DESCENTS and not judged.logarithm:
                 rate = Code.LOGARITHMIC_RATE
@@ -207,8 +231,8 @@ class TrainingTest:
         """
         norms = dict[Tensor, float]()
         fractions = list[float]()
-        for one in optimizers.each_of(optimizer):
-            for group in optimizers.groups_of(one):
+        for one in each_of(optimizer):
+            for group, rule in _groups_with_rules(one):
                 eps = number_in(group, "eps")
                 if math.isnan(eps):
                     continue
@@ -216,15 +240,14 @@ class TrainingTest:
                 measured = [p for p in group["params"] if p in norms]
                 sizes = list[float]()
                 for p in measured:
-                    # Muon's groups have ns_steps, the steps of Newton and Schulz.
-                    entries = 1 if "ns_steps" in group else p.numel()
-                    sizes.append(norms[p] / math.sqrt(entries))
+                    divides_entries = rule is None or rule.norm == "linf"
+                    sizes.append(size_beside_eps(norms[p], p.numel(), by_entry=divides_entries))
                 # Steps are g / (|g| + eps): with eps above all of |g| they are those of gradient
                 # descent.
                 if sizes and eps > max(sizes):
                     dtype = measured[0].dtype
                     details = {
-                        "optimizer": optimizers.name_of(one),
+                        "optimizer": name_of(one),
                         "eps": eps,
                         "dtype": _name_of(dtype),
                     }
@@ -258,7 +281,7 @@ def _betas(optimizer: object) -> Iterator[Finding]:
 
 def _known_by_name(optimizer: object) -> Iterator[Finding]:
     """Find an optimizer whose class has the name of one in the table, and may be another one."""
-    for one in optimizers.each_of(optimizer):
+    for one in each_of(optimizer):
         found = class_known_by_name(one)
         if found is not None:
             where = {"optimizer": found.__name__, "origin": found.__module__}
@@ -308,9 +331,7 @@ def _gradient_norms(subject: Subject) -> dict[Tensor, float]:
     return {trained[name]: largest * float(slope.norm()) for name, slope in slopes.items()}
 
 
-def _fraction_of_memory(
-    group: dict[str, Any], optimizer: object, p: Tensor, norm: float
-) -> Iterator[float]:
+def _fraction_of_memory(group: Group, optimizer: object, p: Tensor, norm: float) -> Iterator[float]:
     """Yield the size of a gradient over that by which Adam divides, if Adam's state is known.
 
     The gradient is the average that Adam has, or that of the mean loss if that is larger. The first

@@ -30,6 +30,7 @@ from implicit_bias.diagnosis.norm_evidence import Evidence, NormRow, NormTable
 from implicit_bias.diagnosis.training import TrainingTest, limit_of
 from implicit_bias.modules.evaluate import as_module, drawn_like, evaluating
 from implicit_bias.modules.lent_threads import one_thread_if_small
+from implicit_bias.modules.loading import collected
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.multipliers import best_multipliers
 from implicit_bias.modules.subject import SeparationError, Subject, margins_of
@@ -228,6 +229,7 @@ def which_norm(
     started = time.monotonic()
     deadline = Deadline.asked(max_seconds)
     module = as_module(module)
+    inputs, labels = collected(inputs, labels)
     if norms is None:
         norms = ("l2", "linf", "spectral")
     asked = one_or_several(norms)
@@ -256,7 +258,7 @@ def which_norm(
         judged = judge_loss(loss, subject.gradients.classes)
         subjects = [subject]
         for each in references:
-            margins = margins_of(_with_state_of(each, module).eval(), inputs, labels)
+            margins = margins_of(_with_state_of(each, module), inputs, labels)
             subjects.append(_reference(margins, subject, deadline))
         # What follows the searches takes about as long as the checks did, but for the searches for
         # leading parts.

@@ -18,24 +18,13 @@ import torch
 
 from implicit_bias.base.wording import percent
 from implicit_bias.modules.evaluate import PROBES
-from implicit_bias.modules.forward_watch import functions_used, listed
+from implicit_bias.modules.forward_watch import listed
 from implicit_bias.modules.homogeneity_causes import cause_of
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.partial_degrees import (
     HOMOGENEITY_TOLERANCE,
     deviation_of,
-    of_degree_0,
 )
-
-__all__ = [
-    "HOMOGENEITY_TOLERANCE",
-    "HomogeneityError",
-    "OtherGradientsError",
-    "degree_of",
-    "functions_used",
-    "listed",
-    "of_degree_0",
-]
 
 
 class HomogeneityError(ValueError):

@@ -39,6 +39,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.modules import multipliers
 from implicit_bias.modules.layer_products import LayerProducts
 from implicit_bias.modules.margins import Margins, joined
+from implicit_bias.modules.tangent_program import Multipliers, TangentProgram
 
 
 class Pieces(Margins):
@@ -156,7 +157,7 @@ class KinkSearch:
     share_of_drawing: float = 0.25
     most_parameters: int = 2**17
 
-    def gap(self, best: multipliers.Multipliers, deadline: Deadline) -> float:
+    def gap(self, best: Multipliers, deadline: Deadline) -> float:
         """Find the gap across kinks; see `gap_across_kinks`."""
         parameters = len(best.combination)
         if best.gap <= self.radius or parameters > self.most_parameters or deadline.passed:
@@ -187,7 +188,7 @@ class KinkSearch:
         )
         return min(best.gap, found.gap)
 
-    def _near(self, best: multipliers.Multipliers) -> multipliers.Multipliers:
+    def _near(self, best: Multipliers) -> Multipliers:
         """Restrict the multipliers to the samples that may have some across kinks.
 
         They are those that have some at theta, and those whose constraints are nearly active in the
@@ -206,9 +207,7 @@ class KinkSearch:
         )
         return replace(best, program=program, weights=best.weights[pairs])
 
-    def _drawn(
-        self, tangent: multipliers.TangentProgram, deadline: Deadline
-    ) -> Iterator[tuple[Tensor, Array]]:
+    def _drawn(self, tangent: TangentProgram, deadline: Deadline) -> Iterator[tuple[Tensor, Array]]:
         """Draw points until the deadline, and yield them with their factors r (n,)."""
         generator = torch.Generator().manual_seed(0)
         at_theta = tangent.degree * tangent.margins
@@ -228,7 +227,7 @@ class KinkSearch:
 
 
 def gap_across_kinks(
-    best: multipliers.Multipliers,
+    best: Multipliers,
     *,
     seconds: float = KinkSearch.seconds,
     deadline: Deadline = NEVER,
@@ -251,7 +250,7 @@ def gap_across_kinks(
     return KinkSearch(seconds=seconds).gap(best, deadline)
 
 
-def _bend(best: multipliers.Multipliers, point: Tensor, factor: Array) -> float:
+def _bend(best: Multipliers, point: Tensor, factor: Array) -> float:
     """How far J' lambda halfway to a point is from the mean of both ends, over its norm at theta.
 
     Where gradients are smooth that is of second order in the distance, even if they nearly cancel

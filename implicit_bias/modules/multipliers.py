@@ -41,8 +41,6 @@ from implicit_bias.modules.tangent_program import (
     Method,
     Multipliers,
     TangentProgram,
-    kkt_gap,
-    loss_weights,
     tempered_weights,
 )
 from implicit_bias.norms import L1, L2, LInf, Norm
@@ -55,17 +53,6 @@ from implicit_bias.problem.constraints import worst_rows
 from implicit_bias.solvers.base import Solution, Solver, Tolerances
 from implicit_bias.solvers.block_balls import BlockBalls, has_block_balls
 from implicit_bias.solvers.solve import solve
-
-__all__ = [
-    "Method",
-    "MultiplierSearch",
-    "Multipliers",
-    "TangentProgram",
-    "best_multipliers",
-    "kkt_gap",
-    "loss_weights",
-    "tempered_weights",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +138,8 @@ class MultiplierSearch:
         deadline: Deadline = NEVER,
     ) -> Multipliers:
         """Find the multipliers of least gap; see `best_multipliers`."""
-        # --- too little time for a search: the best of the loss's weights
         if deadline.end < np.inf:
+            # With too little time for a search: the best of the loss's weights.
             began = time.perf_counter()
             tempered = tempered_weights(tangent.margins, tangent.gradients.rivals)
             first = tangent.judge(tempered[0] if starts is None else starts[0])
@@ -160,29 +147,43 @@ class MultiplierSearch:
             if not deadline.allows(self.passes * took):
                 judged = [first, *_judged(tangent, tempered, deadline, took)]
                 return replace(max(judged, key=lambda found: found.lower), method="stopped")
+        if _is_l2(tangent.norm):
+            return self._in_l2(tangent, starts, deadline)
+        return self._in_another_norm(tangent, starts, deadline)
+
+    def _in_l2(
+        self, tangent: TangentProgram, starts: Sequence[Array] | None, deadline: Deadline
+    ) -> Multipliers:
+        """Solve on working sets of pairs, by their Gram matrix.
+
+        The caller's deadline is the only one: the Gram matrix of a few hundred pairs is small,
+        whatever the number of parameters.
+        """
+        try:
+            working_set = _GramMatrix(tangent, self.broken, deadline)
+            return self._on_working_sets(tangent, working_set, starts, deadline)
+        except TimeoutError:
+            # Not even the first Gram matrix was there in time: single passes do with less.
+            tempered = tempered_weights(tangent.margins, tangent.gradients.rivals)
+            candidates = [*(starts or []), *tempered]
+            judged = _judged(tangent, candidates, deadline) or [tangent.judge(candidates[0])]
+            found = self.level_method.improve(judged, self._is_accurate, deadline)
+            return replace(found, method="stopped")
+
+    def _in_another_norm(
+        self, tangent: TangentProgram, starts: Sequence[Array] | None, deadline: Deadline
+    ) -> Multipliers:
+        """Solve on working sets of rows of J where there is room for them, else by cuts."""
+        own = deadline.within(self.seconds)
 
         # --- on working sets
-        # Without a limit of its own: the Gram matrix of a few hundred pairs is small, whatever the
-        # number of parameters.
-        if _is_l2(tangent.norm):
-            try:
-                return self._on_working_sets(
-                    tangent, _GramMatrix(tangent, self.broken, deadline), starts, deadline
-                )
-            except TimeoutError:
-                # Not even the first Gram matrix was there in time: single passes do with less.
-                tempered = tempered_weights(tangent.margins, tangent.gradients.rivals)
-                candidates = [*(starts or []), *tempered]
-                judged = _judged(tangent, candidates, deadline) or [tangent.judge(candidates[0])]
-                found = self.level_method.improve(judged, self._is_accurate, deadline)
-                return replace(found, method="stopped")
-        own = deadline.within(self.seconds)
         unfinished = list[Multipliers]()
         rows = self._rows(tangent, own)
         if rows is not None:
-            limit = own.sooner(self.exact_share) if rows.conic else own
+            # Conic solvers may take hours.
+            for_rows = own.sooner(self.exact_share) if rows.conic else own
             try:
-                found = self._on_working_sets(tangent, rows, starts, limit)
+                found = self._on_working_sets(tangent, rows, starts, for_rows)
             except (ValueError, TimeoutError):
                 pass  # torch cannot differentiate single samples here, or not in time
             else:
@@ -196,11 +197,11 @@ class MultiplierSearch:
         if starts is None:
             # The best multipliers in l2 are cheap, and often good in other norms, too.
             in_l2 = replace(tangent, norm=PARAMETER_NORMS["l2"])
-            limit = own.sooner(self.exact_share)
+            for_l2 = own.sooner(self.exact_share)
             starts = tempered_weights(tangent.margins, tangent.gradients.rivals)
-            working_set = _GramMatrix(in_l2, self.broken, limit)
+            working_set = _GramMatrix(in_l2, self.broken, for_l2)
             with suppress(TimeoutError):
-                best_in_l2 = self._on_working_sets(in_l2, working_set, None, limit)
+                best_in_l2 = self._on_working_sets(in_l2, working_set, None, for_l2)
                 starts = [best_in_l2.weights, *starts]
         # The first start is judged even if the time is up: there must be bounds.
         judged = _judged(tangent, starts, own) or [tangent.judge(starts[0])]

@@ -36,14 +36,14 @@ from implicit_bias.base.options import NO_LIMIT_WITH
 from implicit_bias.modules.steps import (
     CURE,
     Group,
-    Kind,
     OptimizerError,
     StepNorm,
+    UpdateRule,
     each_of,
     is_optimizer,
-    kind_of,
     name_of,
     nearest_class,
+    rule_of,
     steps_of,
 )
 from implicit_bias.norms import LInf
@@ -54,19 +54,6 @@ from implicit_bias.norms.tensors import (
     ParameterNorm,
     as_parameter_norm,
 )
-
-__all__ = [
-    "Geometry",
-    "OptimizerError",
-    "each_of",
-    "geometry_of",
-    "groups_of",
-    "has_decay",
-    "kinds_of",
-    "left_out",
-    "name_of",
-    "norm_of",
-]
 
 
 @dataclass(frozen=True)
@@ -180,7 +167,7 @@ def _composed(inner: Mapping[str, str], rates: Mapping[str, float]) -> Parameter
 def _norm_of_class(optimizer: object) -> ParameterNorm:
     """Norm of an optimizer's class or name, of which all tensors have one rate."""
     # Muon of one rate for all tensors: a matrix of as many rows as columns.
-    norm = kind_of(optimizer, {}, torch.Size((1, 1))).norm
+    norm = rule_of(optimizer, {}, torch.Size((1, 1))).norm
     _check_norm(norm)
     return PARAMETER_NORMS[norm]
 
@@ -201,9 +188,9 @@ def _check_options(optimizer: object) -> None:
         reason = ""
         if group.get("amsgrad", False):
             reason = NO_LIMIT_WITH["amsgrad"]
-        elif name == "RMSprop" and group["centered"]:
+        elif name == "RMSprop" and group.get("centered", False):
             reason = NO_LIMIT_WITH["centered"]
-        elif name == "RMSprop" and group["momentum"] > 0.0:
+        elif name == "RMSprop" and group.get("momentum", 0.0) > 0.0:
             reason = NO_LIMIT_WITH["momentum"]
         # RAdam divides by its second moments once 2 / (1 - beta2) - 1 > 5, that is beta2 > 2 / 3.
         # Below it is momentum for ever.
@@ -215,10 +202,10 @@ def _check_options(optimizer: object) -> None:
             )
 
 
-def kinds_of(optimizer: object) -> Iterator[tuple[Group, Kind]]:
-    """Yield the parameter groups that are trained, and the kind of their steps.
+def rules_of(optimizer: object) -> Iterator[tuple[Group, UpdateRule]]:
+    """Yield the parameter groups that are trained, and the rule of their steps.
 
-    Of a group whose tensors differ in kind (Scion's "Auto") it is that of the first one. Nothing is
+    Of a group whose tensors differ in rule (Scion's "Auto") it is that of the first one. Nothing is
     yielded of a class or a name.
 
     Raises
@@ -230,13 +217,13 @@ def kinds_of(optimizer: object) -> Iterator[tuple[Group, Kind]]:
         for group in groups_of(one):
             trained = [p for p in group["params"] if p.requires_grad]
             if trained:
-                yield group, kind_of(one, group, trained[0].shape)
+                yield group, rule_of(one, group, trained[0].shape)
 
 
 def has_decay(optimizer: object) -> bool:
     """Return whether an optimizer, whose steps are known, has weight decay."""
     try:
-        return any(kind.decay_in(group) > 0.0 for group, kind in kinds_of(optimizer))
+        return any(rule.decay_in(group) > 0.0 for group, rule in rules_of(optimizer))
     except OptimizerError:
         return False
 

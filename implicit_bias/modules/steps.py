@@ -8,8 +8,8 @@ A step of rate eta moves tensor p to
 where u_p is the unit direction of steepest descent in the tensor's norm.
 
 Which optimizer has which norm, s_p and decay is one table, `base.options.ALL_OPTIMIZER_LIMITS`,
-beside `NO_OPTIMIZER_LIMIT`: why no limit is known of others. Most classes are one `Kind`; of some
-(Muon, Scion, Shampoo) the parameter groups say more, and each has a function here that reads them.
+beside `NO_OPTIMIZER_LIMIT`: why no limit is known of others. Most classes have one `UpdateRule`. Of
+some (Muon, Scion, Shampoo) the parameter groups say more, and a function of each reads them.
 
 A subclass is read as the nearest class that is known, and a wrapper as what it holds.
 
@@ -41,7 +41,7 @@ class OptimizerError(ValueError):
 
 
 @dataclass(frozen=True)
-class Kind:
+class UpdateRule:
     """What the steps of an optimizer's class are.
 
     Attributes
@@ -83,14 +83,14 @@ def unit_scale(group: Group, shape: torch.Size) -> float:
 # --- optimizers whose groups say more than their class --------------------------------------------
 
 
-def _read_muon(group: Group, shape: torch.Size) -> Kind:
+def _read_muon(group: Group, shape: torch.Size) -> UpdateRule:
     """Read torch's Muon, or Keller Jordan's, which has the same name."""
     # Two classes of this name scale their steps differently, and one's options tell which it is.
     if "adjust_lr_fn" in group:
-        return Kind("spectral", _torch_muon_scale, decoupled=True)
+        return UpdateRule("spectral", _torch_muon_scale, decoupled=True)
     jordans = {"params", "lr", "momentum", "weight_decay", "use_muon", "initial_lr"}
     if set(group) <= jordans:
-        return Kind("spectral", _jordans_muon_scale, decoupled=True)
+        return UpdateRule("spectral", _jordans_muon_scale, decoupled=True)
     raise OptimizerError(
         "this Muon is neither torch's nor Keller Jordan's, so that the scale of its steps is not "
         "known: tell it by implicit_bias.modules.steps.register('Muon', 'spectral', scale)"
@@ -119,25 +119,25 @@ def _jordans_muon_scale(group: Group, shape: torch.Size) -> float:
     return math.sqrt(max(1.0, shape[-2] / shape[-1]))
 
 
-def _read_muon_with_adam(group: Group, shape: torch.Size) -> Kind:
+def _read_muon_with_adam(group: Group, shape: torch.Size) -> UpdateRule:
     """Read Keller Jordan's Muon that has an Adam for the other groups."""
     if "use_muon" not in group:
         raise OptimizerError(
             "which tensors Muon moves is set per group (use_muon): pass the optimizer itself"
         )
     if group["use_muon"]:
-        return Kind("spectral", _jordans_muon_scale, decoupled=True)
-    return KINDS["AdamW"]
+        return UpdateRule("spectral", _jordans_muon_scale, decoupled=True)
+    return RULES["AdamW"]
 
 
-def _read_scion(group: Group, shape: torch.Size) -> Kind:
+def _read_scion(group: Group, shape: torch.Size) -> UpdateRule:
     """Read the norm of a group of Scion; constrained, a step is p <- (1 - lr) p - lr s_p u_p."""
     if "norm" not in group:
         raise OptimizerError("Scion's norms are set per group: pass the optimizer itself")
     norm, length = _scion_norm(group["norm"], group["norm_kwargs"] or {}, shape)
     scale = float(group["scale"]) * length
     decay = 0.0 if group["unconstrained"] else 1.0
-    return Kind(norm, lambda group, shape: scale, decoupled=True, decay=decay)
+    return UpdateRule(norm, lambda group, shape: scale, decoupled=True, decay=decay)
 
 
 def _scion_norm(name: str, options: Mapping[str, Any], shape: torch.Size) -> tuple[StepNorm, float]:
@@ -186,18 +186,18 @@ def _scion_norm(name: str, options: Mapping[str, Any], shape: torch.Size) -> tup
     raise OptimizerError(f"Scion's norm {name!r} is not known: register the class")
 
 
-def _read_shampoo(group: Group, shape: torch.Size) -> Kind | None:
+def _read_shampoo(group: Group, shape: torch.Size) -> UpdateRule | None:
     """Read Shampoo: without accumulation a step is the polar factor of the gradient."""
     betas = group.get("betas", (0.0, 1.0))
     # With beta2 = 0 the factors are those of this gradient alone: (G G')^(-1/4) G (G' G)^(-1/4) is
     # its polar factor U V'. With a memory they are no function of the gradient.
     if betas[1] != 0.0:
         return None
-    return Kind("spectral", unit_scale, decoupled=False)
+    return UpdateRule("spectral", unit_scale, decoupled=False)
 
 
 # None: with these options no limit is known.
-READERS: dict[str, Callable[[Group, torch.Size], Kind | None]] = {
+READERS: dict[str, Callable[[Group, torch.Size], UpdateRule | None]] = {
     "Muon": _read_muon,
     "MuonWithAuxAdam": _read_muon_with_adam,
     "SingleDeviceMuonWithAuxAdam": _read_muon_with_adam,
@@ -210,11 +210,11 @@ SCALES: dict[str, StepScale] = {"SingleDeviceMuon": _jordans_muon_scale}
 # Classes that `register` was given; None where it was given a name.
 REGISTERED: dict[str, type | None] = {}
 # All others, and those that are registered: these come first.
-KINDS: dict[str, Kind] = {}
+RULES: dict[str, UpdateRule] = {}
 for _limit in ALL_OPTIMIZER_LIMITS.values():
     for _name in _limit.classes:
         if _name not in READERS:
-            KINDS[_name] = Kind(
+            RULES[_name] = UpdateRule(
                 _limit.norm,  # type: ignore[arg-type]
                 SCALES.get(_name, unit_scale),
                 decoupled=_limit.decay == "decoupled",
@@ -259,7 +259,7 @@ def register(
     known = get_args(StepNorm)
     if norm not in known:
         raise ValueError(f"norm must be one of {', '.join(known)}, got {norm!r}")
-    KINDS[name] = Kind(norm, scale, decoupled)
+    RULES[name] = UpdateRule(norm, scale, decoupled)
     REGISTERED[name] = None if isinstance(optimizer_class, str) else optimizer_class
 
 
@@ -387,7 +387,7 @@ def unwrapped(optimizer: Any) -> Any:
 def nearest_class(optimizer: object) -> str:
     """Name the nearest class in the table that an optimizer, or its class, derives from; or ""."""
     for name in _lineage(optimizer):
-        if name in KINDS or name in READERS or name in NO_OPTIMIZER_LIMIT:
+        if name in RULES or name in READERS or name in NO_OPTIMIZER_LIMIT:
             return name
     return ""
 
@@ -419,15 +419,15 @@ def _bases(optimizer: object) -> tuple[type, ...]:
 def _lineage(optimizer: object) -> list[str]:
     """Names of the classes that an optimizer, or its class, derives from, nearest first."""
     if isinstance(optimizer, str):
-        for name in (*KINDS, *READERS, *NO_OPTIMIZER_LIMIT):
+        for name in (*RULES, *READERS, *NO_OPTIMIZER_LIMIT):
             if name.lower() == optimizer.lower():
                 return [name]
         return [optimizer]
     return [base.__name__ for base in _bases(optimizer)]
 
 
-def kind_of(optimizer: object, group: Group, shape: torch.Size) -> Kind:
-    """Return the kind of an optimizer's class, or of the nearest one that it derives from.
+def rule_of(optimizer: object, group: Group, shape: torch.Size) -> UpdateRule:
+    """Return the rule of an optimizer's class, or of the nearest one that it derives from.
 
     Parameters
     ----------
@@ -444,20 +444,20 @@ def kind_of(optimizer: object, group: Group, shape: torch.Size) -> Kind:
         Of a class for which no limit is known, with the reason; of an unknown one.
     """
     name = nearest_class(optimizer)
-    if name in KINDS:
-        return KINDS[name]
+    if name in RULES:
+        return RULES[name]
     if name in READERS:
-        kind = READERS[name](group, shape)
+        rule = READERS[name](group, shape)
         # None falls through to the refusal below: with these options the class has no limit.
-        if kind is not None:
-            return kind
+        if rule is not None:
+            return rule
     if name:
         raise OptimizerError(
             f"the max-margin limit of {name} is not known: {NO_OPTIMIZER_LIMIT[name]}. {CURE}"
         )
     raise OptimizerError(
         f"the steps of {name_of(optimizer)} are not known (known are "
-        f"{', '.join(dict.fromkeys((*KINDS, *READERS)))}): tell them by "
+        f"{', '.join(dict.fromkeys((*RULES, *READERS)))}): tell them by "
         f"implicit_bias.modules.steps.register(optimizer_class, norm, scale). {CURE}"
     )
 
@@ -470,7 +470,7 @@ def _trained(optimizer: Any) -> Iterator[tuple[Group, Tensor]]:
 
 
 def _step(optimizer: Any, group: Group, name: str, parameter: Tensor) -> Step:
-    kind = kind_of(optimizer, group, parameter.shape)
+    rule = rule_of(optimizer, group, parameter.shape)
     states = getattr(optimizer, "state", {})
     state = states.get(parameter, {})
     taken = math.nan
@@ -480,10 +480,10 @@ def _step(optimizer: Any, group: Group, name: str, parameter: Tensor) -> Step:
     return Step(
         name=name,
         parameter=parameter,
-        norm=kind.norm,
-        scale=kind.scale(group, parameter.shape),
-        decay=kind.decay_in(group),
-        decoupled=kind.is_decoupled_in(group),
+        norm=rule.norm,
+        scale=rule.scale(group, parameter.shape),
+        decay=rule.decay_in(group),
+        decoupled=rule.is_decoupled_in(group),
         rate=float(group["lr"]),
         # Schedulers of torch write `initial_lr` into the group when they are attached.
         first_rate=float(group.get("initial_lr", group["lr"])),
@@ -503,6 +503,17 @@ def _momentum_gain(group: Group) -> float:
         return math.nan  # steps grow without end
     # m <- momentum m + (1 - dampening) g tends to this multiple of g.
     return (1.0 - number_in(group, "dampening", 0.0)) / (1.0 - momentum)
+
+
+def size_beside_eps(norm: float, entries: int, *, by_entry: bool) -> float:
+    """Return the size of a gradient of this Euclidean norm that an optimizer's eps is added to.
+
+    Adam divides each entry by a number of its own, of the size of their root mean square; Muon a
+    matrix by its norm.
+    """
+    if by_entry:
+        return norm / math.sqrt(entries)
+    return norm
 
 
 def number_in(group: Group, option: str, otherwise: float = math.nan) -> float:

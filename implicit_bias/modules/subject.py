@@ -26,10 +26,17 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, as_finite, pointing_to_the_page
-from implicit_bias.modules import evaluate, homogeneity, multipliers
+from implicit_bias.modules import (
+    evaluate,
+    forward_watch,
+    homogeneity,
+    multipliers,
+    partial_degrees,
+)
 from implicit_bias.modules.leading import leading_part, margins_in_the_limit
 from implicit_bias.modules.loading import collected
 from implicit_bias.modules.margins import Margins
+from implicit_bias.modules.tangent_program import Multipliers, TangentProgram
 from implicit_bias.norms.tensors import ParameterNorm, check_parts
 
 NOTHING_TRAINED = (
@@ -107,7 +114,7 @@ def margins_of(
         broken = [name for name, weight in weights if not weight.isfinite().all()]
         if broken:
             raise ValueError(
-                f"weights are NaN or infinite in {homogeneity.listed(broken)}, so the training "
+                f"weights are NaN or infinite in {forward_watch.listed(broken)}, so the training "
                 "diverged: go back to a state before that, and train at a smaller rate, with an "
                 "eps of at least 1e-19 in single precision and in Muon"
             )
@@ -311,7 +318,7 @@ class Subject:
     @cached_property
     def linear(self) -> bool:
         """Whether the margins are linear in all parameters, wherever these are."""
-        if self.degree > 1.0 + homogeneity.HOMOGENEITY_TOLERANCE:
+        if self.degree > 1.0 + partial_degrees.HOMOGENEITY_TOLERANCE:
             return False
         # Degree 1 alone does not do: max(<w, x>, 0) has it, too. At random a and b
         # q(a + b) = q(a) + q(b), and q(-a) = -q(a), which shows a kink at 0 whatever b is.
@@ -322,7 +329,7 @@ class Subject:
         at_b = margins(b)
         missed = np.abs(np.concatenate([margins(a + b) - at_a - at_b, margins(-a) + at_a]))
         size = np.abs(np.concatenate([at_a, at_b])).max()
-        return bool(missed.max() <= homogeneity.HOMOGENEITY_TOLERANCE * size)
+        return bool(missed.max() <= partial_degrees.HOMOGENEITY_TOLERANCE * size)
 
     @property
     def min_margin(self) -> float:
@@ -363,7 +370,7 @@ class Subject:
             root = np.float64(abs(self.min_margin)) ** (1.0 / self.degree) / size
             return math.copysign(root**self.degree, self.min_margin)
 
-    def at_margin_1(self, norm: ParameterNorm) -> multipliers.TangentProgram:
+    def at_margin_1(self, norm: ParameterNorm) -> TangentProgram:
         """Scale the module to unit margin, and formulate its tangent problem in a norm.
 
         Raises
@@ -385,7 +392,7 @@ class Subject:
         theta = self.gradients.theta / scale
         # Divided, not evaluated at theta / c: the smallest one is exactly 1.
         margins = self.margins / smallest
-        return multipliers.TangentProgram(self.gradients, theta, self.degree, norm, margins, scale)
+        return TangentProgram(self.gradients, theta, self.degree, norm, margins, scale)
 
     def _why_not_separating(self) -> str:
         """Say which margins are not positive, and what to do."""
@@ -413,7 +420,7 @@ class Subject:
             "these samples out"
         )
 
-    def measure(self, norm: ParameterNorm, deadline: Deadline = NEVER) -> multipliers.Multipliers:
+    def measure(self, norm: ParameterNorm, deadline: Deadline = NEVER) -> Multipliers:
         """Find the best multipliers of the module at unit margin; see `best_multipliers`."""
         return multipliers.best_multipliers(self.at_margin_1(norm), deadline=deadline)
 
