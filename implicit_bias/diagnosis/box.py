@@ -382,7 +382,7 @@ def told_decay(
 
 
 def box_of(
-    gradients: Margins,
+    function: Margins,
     optimizer: object,
     loss: object,
     judged: JudgedLoss,
@@ -392,7 +392,7 @@ def box_of(
 
     Parameters
     ----------
-    gradients : Margins
+    function : Margins
         The module with its samples.
     optimizer : object
         What trained it; None without an optimizer object that has weight decay.
@@ -405,8 +405,8 @@ def box_of(
     """
     if not _has_box(optimizer, loss):
         return None
-    labels = torch.as_tensor(gradients.labels)
-    if gradients.classes is None:
+    labels = torch.as_tensor(function.labels)
+    if function.classes is None:
         # Whether the loss takes 0 or -1 beside 1 was found out by its tail, if it has one.
         if judged.refusal is not None:
             return None
@@ -415,18 +415,18 @@ def box_of(
     given_loss: Any = loss
 
     def own_loss(outputs: Tensor, targets: Tensor) -> Any:
-        if gradients.classes is not None:
+        if function.classes is not None:
             return given_loss(outputs, targets)
         if judged.flat:
             outputs = outputs.reshape(-1)
         return given_loss(outputs, targets.to(outputs))
 
     try:
-        steps = steps_of(optimizer, gradients.module)
+        steps = steps_of(optimizer, function.module)
         if decay_so_far is None:
             decay_so_far = sums_of_decay(optimizer, steps, None)
-        samples = batches(gradients.inputs, labels)
-        return _limit_in_box(gradients.module, samples, own_loss, steps, decay_so_far)
+        samples = batches(function.inputs, labels)
+        return _limit_in_box(function.module, samples, own_loss, steps, decay_so_far)
     except torch.OutOfMemoryError:
         raise
     except (ValueError, TypeError, RuntimeError, IndexError):

@@ -99,20 +99,20 @@ def check(
     not_checked = _refuse_on_first_samples(
         module, inputs, labels, norms, leading=leading, deadline=deadline
     )
-    gradients = margins_of(module, inputs, labels, norms=norms)
+    function = margins_of(module, inputs, labels, norms=norms)
     # --- parameters that are not trained, and do not count in the norm
     not_held = left_out(module, optimizer)
     if not_held:
         findings.append(Finding(Code.NOT_IN_OPTIMIZER, names=not_held))
     # What no optimizer holds has been named already.
-    constant = [name for name in without_gradient(gradients) if name not in not_held]
+    constant = [name for name in without_gradient(function) if name not in not_held]
     if constant:
         findings.append(Finding(Code.NO_GRADIENT, names=tuple(constant)))
     excluded = (*not_held, *constant)
     with offering_leading():
         subject = Subject.of(
-            gradients,
-            gradients.shapes.keys() - excluded,
+            function,
+            function.shapes.keys() - excluded,
             leading=leading,
             deadline=deadline,
             # The first samples show jumps as well as all of them.
@@ -154,16 +154,16 @@ def _refuse_on_first_samples(
         return None
     few = tuple(one[:first] for one in arguments)
     try:
-        gradients = margins_of(module, few, labels[:first], norms=norms)
-        names = gradients.shapes.keys() - without_gradient(gradients)
-        subject = Subject.of(gradients, names, leading=leading, deadline=deadline)
+        function = margins_of(module, few, labels[:first], norms=norms)
+        names = function.shapes.keys() - without_gradient(function)
+        subject = Subject.of(function, names, leading=leading, deadline=deadline)
     # A subclass of ValueError, so it is caught first.
     except HomogeneityError:
         with offering_leading():
             raise
     except ValueError:
         return None
-    if subject.gradients.scaled[0] == 1.0:
+    if subject.function.scaled[0] == 1.0:
         # Homogeneous on these samples, so that there was no limit to look at.
         return None
     return subject.not_checked
@@ -180,11 +180,11 @@ def _dropout_rate(part: nn.Module) -> float:
 
 def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]:
     """Say what a measurement of a module is about, where that is less than obvious."""
-    gradients = subject.gradients
+    function = subject.function
     # One sample alone is an example on purpose.
-    if len(gradients.labels) > 1 and (gradients.labels == gradients.labels[0]).all():
-        yield Finding(Code.ONE_CLASS, float(gradients.labels[0]))
-    degree_0 = set(of_degree_0(gradients))
+    if len(function.labels) > 1 and (function.labels == function.labels[0]).all():
+        yield Finding(Code.ONE_CLASS, float(function.labels[0]))
+    degree_0 = set(of_degree_0(function))
     if subject.whole is not None:
         code = Code.LEADING_PART_WITHOUT_THEOREM
         if norm.name in GRADIENT_DESCENTS:
@@ -197,9 +197,9 @@ def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]
             yield Finding(Code.MODULE_MISCLASSIFIES, float(len(wrong)), details=samples)
         # The leading-order part does not depend on some parameters at all, as on upper biases:
         # their direction does not count, either, so they are no such parameters.
-        degree_0 -= set(without_gradient(gradients))
+        degree_0 -= set(without_gradient(function))
     if degree_0:
-        in_order = tuple(name for name in gradients.shapes if name in degree_0)
+        in_order = tuple(name for name in function.shapes if name in degree_0)
         # Two findings: what it means for the numbers, and that no theorem covers it.
         yield Finding(Code.DEGREE_0, names=in_order)
         yield Finding(Code.DEGREE_0_WITHOUT_THEOREM, names=in_order)

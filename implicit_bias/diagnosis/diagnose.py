@@ -231,19 +231,19 @@ def diagnose(
             leading=leading,
             deadline=deadline,
         )
-        gradients = subject.gradients
+        function = subject.function
         # Steps after the searches take about as long as the checks did, but for the search for the
         # leading-order part: that time is kept for them.
         deadline = deadline.leaving(time.monotonic() - started - subject.seconds)
-        judged = judge_loss(loss, gradients.classes)
+        judged = judge_loss(loss, function.classes)
         # Weight decay acts on the module as it is trained, not on its leading-order part.
-        box = box_of(subject.itself.gradients, optimizer, loss, judged, decay_so_far)
+        box = box_of(subject.itself.function, optimizer, loss, judged, decay_so_far)
 
         # 2. The gap: of the best multipliers, of the loss's weights, across kinks.
         best = subject.measure(limit.norm, deadline=deadline.sooner(fractions.gap))
         program = best.program
         # The weights of the loss at the module's own scale are multipliers that need no search.
-        of_loss = loss_weights(subject.margins, gradients.rivals)
+        of_loss = loss_weights(subject.margins, function.rivals)
         gaps = _gaps_by_norm(best, of_loss, deadline.sooner(fractions.other_norms))
         across = gap_across_kinks(best, deadline=deadline.sooner(fractions.kinks))
 
@@ -283,8 +283,8 @@ def diagnose(
         gap_lower=best.gap_lower,
         gap_across_kinks=across,
         method=best.method,
-        margins=gradients.pairs.alpha(program.margins, np.inf),
-        multipliers=gradients.pairs.alpha(best.weights),
+        margins=function.pairs.alpha(program.margins, np.inf),
+        multipliers=function.pairs.alpha(best.weights),
         gaps=gaps,
         layers=layers,
         escape=escape,
@@ -321,8 +321,8 @@ def _gaps_by_norm(best: Multipliers, of_loss: Array, deadline: Deadline) -> dict
     module's own scale, and those at other temperatures at unit margin.
     """
     program = best.program
-    gradients = program.gradients
-    tempered = tempered_weights(program.margins, gradients.rivals)
+    function = program.function
+    tempered = tempered_weights(program.margins, function.rivals)
     gaps = dict.fromkeys(COMPARED, 1.0)
     took = 0.0
     for weights in itertools.chain([best.weights, of_loss], tempered):
@@ -331,7 +331,7 @@ def _gaps_by_norm(best: Multipliers, of_loss: Array, deadline: Deadline) -> dict
         began = time.perf_counter()
         # Any multipliers bound the gap in any norm from above (gap(lambda) >= 0 for every lambda),
         # and J' lambda, which takes the time, is the same in all norms.
-        combination = gradients.combine(program.theta, weights)
+        combination = function.vjp(program.theta, weights)
         for name in COMPARED:
             other = replace(program, norm=tensors.PARAMETER_NORMS[name])
             gaps[name] = min(gaps[name], other.judge(weights, combination).gap)

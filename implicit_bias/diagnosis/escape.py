@@ -115,7 +115,7 @@ class EscapeSearch:
             When to end: what is not claimed by then is not.
         """
         program = best.program
-        gradients = program.gradients
+        function = program.function
         in_l2 = program.norm == PARAMETER_NORMS["l2"] and abs(program.degree - 2.0) <= 1e-6
         if not in_l2 or best.gap > Thresholds.near or deadline.passed:
             return None
@@ -123,13 +123,13 @@ class EscapeSearch:
         if weights is None:
             return None
         hidden, output = weights
-        X = flat_inputs(gradients)
-        labels = (gradients.labels, gradients.classes)
+        X = flat_inputs(function)
+        labels = (function.labels, function.classes)
 
         # --- the candidate: the direction of the largest pull ---
         # The pull a_n (N, K) of each sample on the output weights of a new unit.
         table = torch.tensor(best.weights).to(X).reshape(len(X), -1)
-        a = torch.einsum("nr,nrk->nk", table, gradients.combinations)
+        a = torch.einsum("nr,nrk->nk", table, function.combinations)
         w, pull = self._largest_pull(X, a)
         suggested = Escape(pull, claimed=False, saving=0.0)
         if pull <= 1.0 + self.suggests:
@@ -192,15 +192,15 @@ class EscapeSearch:
         The tangent problem's solution says in which direction; a line search along it judges by the
         network itself, so what is returned is attained.
         """
-        gradients = Margins(module, (X,), *labels)
+        function = Margins(module, (X,), *labels)
 
         def at_margin_1(theta: Tensor) -> TangentProgram | None:
-            point = Subject(gradients.restricted(gradients.shapes, theta), degree=2.0)
+            point = Subject(function.restricted(function.shapes, theta), degree=2.0)
             if point.min_margin <= 0:
                 return None
             return point.at_margin_1(PARAMETER_NORMS["l2"])
 
-        at = at_margin_1(gradients.theta)
+        at = at_margin_1(function.theta)
         if at is None:
             return math.inf
         for _ in range(self.programs):

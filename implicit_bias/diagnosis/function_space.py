@@ -114,7 +114,7 @@ class Point:
 
     Attributes
     ----------
-    gradients : Margins
+    function : Margins
         The module.
     theta : Tensor of shape (P,)
         Its trained parameters.
@@ -128,7 +128,7 @@ class Point:
         Fraction by which they may differ, by rounding.
     """
 
-    gradients: Margins
+    function: Margins
     theta: Tensor
     norm: ParameterNorm
     draws: int = 3
@@ -138,12 +138,12 @@ class Point:
     @property
     def parts(self) -> list[Tensor]:
         """The parameters."""
-        return list(self.gradients.parameters(self.theta).values())
+        return list(self.function.parameters(self.theta).values())
 
     @property
     def X(self) -> Tensor:
         """Inputs (N, D)."""
-        return flat_inputs(self.gradients)
+        return flat_inputs(self.function)
 
     @property
     def D(self) -> int:
@@ -153,13 +153,13 @@ class Point:
     @property
     def K(self) -> int:
         """Number of outputs a sample."""
-        return self.gradients.pairs.width
+        return self.function.pairs.width
 
     def outputs(self, X: Tensor) -> Tensor:
         """Compute the outputs (n, K) of inputs (n, D)."""
-        given = X.reshape(len(X), *self.gradients.inputs[0].shape[1:])
+        given = X.reshape(len(X), *self.function.inputs[0].shape[1:])
         with torch.no_grad():
-            return self.gradients.outputs_at(self.theta, given)
+            return self.function.outputs_at(self.theta, given)
 
     def close(self, found: Tensor, expected: Tensor) -> bool:
         """Whether two tensors are equal but for rounding."""
@@ -181,9 +181,9 @@ class Point:
         return True
 
 
-def flat_inputs(gradients: Margins) -> Tensor:
+def flat_inputs(function: Margins) -> Tensor:
     """Flatten the inputs of a module of one argument, (N, D)."""
-    return gradients.inputs[0].reshape(len(gradients.inputs[0]), -1)
+    return function.inputs[0].reshape(len(function.inputs[0]), -1)
 
 
 # --- families of predictors -----------------------------------------------------------------------
@@ -330,14 +330,14 @@ def in_function_space(
     known : FunctionSpace, optional
         What was found of the same module at other parameters: the optimum is the same.
     """
-    gradients = program.gradients
-    if is_gated(gradients.module):
+    function = program.function
+    if is_gated(function.module):
         if program.norm != PARAMETER_NORMS["l2"]:
             return None
         return _gated(program, max_seconds, known)
-    if not _of_one_argument(gradients):
+    if not _of_one_argument(function):
         return None
-    at = Point(gradients, program.theta, program.norm)
+    at = Point(function, program.theta, program.norm)
     for family, beta_of in FAMILIES:
         beta = beta_of(at)
         if beta is None or not at.computes(partial(_linear_outputs, beta_of)):
@@ -351,18 +351,18 @@ def in_function_space(
     return None
 
 
-def predictor_of(gradients: Margins) -> Array | None:
+def predictor_of(function: Margins) -> Array | None:
     """Coefficients of the predictor of a module, as one vector, in the order of `Solution.coef`.
 
     None of modules that are not recognised.
     """
-    if is_gated(gradients.module):
-        network = gradients.module
+    if is_gated(function.module):
+        network = function.module
         assert isinstance(network, Network)
         return np.asarray(network.coef(), dtype=np.float64).reshape(-1)
-    if not _of_one_argument(gradients):
+    if not _of_one_argument(function):
         return None
-    at = Point(gradients, gradients.theta, PARAMETER_NORMS["l2"])
+    at = Point(function, function.theta, PARAMETER_NORMS["l2"])
     for _, beta_of in FAMILIES:
         beta = beta_of(at)
         if beta is not None and at.computes(partial(_linear_outputs, beta_of)):
@@ -383,15 +383,15 @@ def is_gated(module: nn.Module) -> bool:
     return isinstance(module, Network) and module.fixed_gates and module.has_margin_structure
 
 
-def _of_one_argument(gradients: Margins) -> bool:
-    return len(gradients.inputs) == 1 and gradients.inputs[0].is_floating_point()
+def _of_one_argument(function: Margins) -> bool:
+    return len(function.inputs) == 1 and function.inputs[0].is_floating_point()
 
 
 def two_layer_relu(program: TangentProgram) -> tuple[Tensor, Tensor] | None:
     """Return the weights (H, D) and (K, H) of a module that computes output relu(hidden x)."""
-    if not _of_one_argument(program.gradients):
+    if not _of_one_argument(program.function):
         return None
-    at = Point(program.gradients, program.theta, program.norm)
+    at = Point(program.function, program.theta, program.norm)
     if len(at.parts) != 2:
         return None
     first, last = at.parts
@@ -422,8 +422,8 @@ def _linear_predictor(
     found = FunctionSpace(family, name, known.norm.value(beta), None, "")
     if before is not None and (before.family, before.norm) == (family, name):
         return replace(found, certificate=before.certificate, obstacle=before.obstacle)
-    labels = at.gradients.labels
-    classes = at.gradients.classes
+    labels = at.function.labels
+    classes = at.function.classes
     norm = known.norm
     factor = 1.0
     if classes == 2:
@@ -437,7 +437,7 @@ def _linear_predictor(
         linear = Architecture(NoGates(at.D), norm=as_norm(norm))
         return linear.problem(at.X.cpu().numpy(), labels, classes=classes)
 
-    solution = _solved(build, at.gradients, max_seconds)
+    solution = _solved(build, at.function, max_seconds)
     if isinstance(solution, str):
         return replace(found, obstacle=solution)
     # Bounds on the binary optimum, times the factor, are those on the one of two classes.
@@ -450,21 +450,21 @@ def _gated(
     program: TangentProgram, max_seconds: float | None, before: FunctionSpace | None
 ) -> FunctionSpace:
     """Put one of this package's gated networks beside the margin problem of its gates."""
-    gradients = program.gradients
-    network = gradients.module
+    function = program.function
+    network = function.module
     assert isinstance(network, Network)
     found = FunctionSpace("gated network", "sum of the units' l2 norms", math.nan, None, "")
-    if gradients.classes is not None:
+    if function.classes is not None:
         several = "networks of several outputs have units of rank one, which is not convex"
         return replace(found, obstacle=several)
-    problem = network.architecture().problem(gradients.inputs[0].cpu().numpy(), gradients.labels)
+    problem = network.architecture().problem(function.inputs[0].cpu().numpy(), function.labels)
     # zeta_h = a_h w_h, and 1/2 (a_h^2 + |w_h|^2) >= |zeta_h|, with equality for balanced units.
     # zeta_h is of degree L in theta: at unit margin it is what it is here over scale^L.
     unit_norms = problem.group_norms(network.coef()) / program.scale**program.degree
     found = replace(found, value=float(unit_norms.sum()))
     if before is not None and before.certificate is not None:
         return replace(found, certificate=before.certificate)
-    solution = _solved(lambda: problem, gradients, max_seconds)
+    solution = _solved(lambda: problem, function, max_seconds)
     if isinstance(solution, str):
         return replace(found, obstacle=solution)
     # A unit with weights 0 meets its part of the KKT conditions, and no gradient moves it.
@@ -474,7 +474,7 @@ def _gated(
 
 def _solved(
     build: Callable[[], MarginProblem],
-    gradients: Margins,
+    function: Margins,
     max_seconds: float | None,
     most_entries: int = 2**22,
 ) -> Solution | str:
@@ -483,9 +483,9 @@ def _solved(
     ``most_entries`` are those of the largest problem (samples by features by outputs) that is
     solved as a part of a diagnosis.
     """
-    if gradients.inputs[0].numel() * gradients.pairs.width > most_entries:
+    if function.inputs[0].numel() * function.pairs.width > most_entries:
         return "the problem is too large to be solved in passing: use max_margin and solve"
-    if gradients.classes is not None and len(np.unique(gradients.labels)) < gradients.classes:
+    if function.classes is not None and len(np.unique(function.labels)) < function.classes:
         return "a class has no samples"
     solution = solve(build(), max_seconds=max_seconds)
     if not solution.certificate.lower > 0:

@@ -55,7 +55,7 @@ class KnownLimit:
         """
         if isinstance(limit, Solution):
             direction = np.asarray(limit.coef, dtype=np.float64).reshape(-1)
-            own = predictor_of(subject.gradients)
+            own = predictor_of(subject.function)
             if own is None:
                 raise ValueError(
                     "limit is a Solution, but the module is not recognised as a linear, deep "
@@ -63,7 +63,7 @@ class KnownLimit:
                 )
         else:
             direction = _parameters(limit, subject)
-            own = subject.gradients.theta.cpu().numpy()
+            own = subject.function.theta.cpu().numpy()
         if direction.size != own.size:
             raise ValueError(
                 f"limit has {direction.size} entries, but the module has {own.size}: pass those "
@@ -77,9 +77,9 @@ class KnownLimit:
 
     def cosine(self, subject: Subject) -> float:
         """Cosine of the angle with the module as it is; nan of a module at 0, or not finite."""
-        own: Array | None = subject.gradients.theta.cpu().numpy()
+        own: Array | None = subject.function.theta.cpu().numpy()
         if self.of_predictor:
-            own = predictor_of(subject.gradients)
+            own = predictor_of(subject.function)
         if own is None or not np.isfinite(own).all() or not own.any():
             return float("nan")
         # Over the largest entries first, whose squares are within float64.
@@ -98,7 +98,7 @@ def _parameters(
         # A vector has no names: it is checked by its length alone, above.
         return np.asarray(detached(limit), dtype=np.float64).reshape(-1)
     parts = list[Array]()
-    for name, shape in subject.gradients.shapes.items():
+    for name, shape in subject.function.shapes.items():
         if name not in limit:
             raise ValueError(f"limit has no parameter {name!r}")
         part = np.asarray(detached(limit[name]), dtype=np.float64)

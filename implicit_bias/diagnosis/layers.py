@@ -100,7 +100,7 @@ class LayerBounds:
             the one before took longer than what is left.
         """
         whole = found.program
-        names = list(whole.gradients.shapes)
+        names = list(whole.function.shapes)
         layers = list[Layer]()
         took = 0.0
         for name in names:
@@ -108,7 +108,7 @@ class LayerBounds:
             layers_left = len(names) - len(layers)
             own_deadline = deadline.sooner(1.0 / layers_left)
             began = time.perf_counter()
-            alone = whole.gradients.restricted([name], whole.theta)
+            alone = whole.function.restricted([name], whole.theta)
             # The same margins as a function of this layer alone, in which they are of degree 1.
             program = TangentProgram(alone, alone.theta, 1.0, whole.norm, whole.margins)
             norm = program.size
@@ -143,7 +143,7 @@ class LayerBounds:
         theta = alone.theta
         # Euler: <theta, grad q> = q for degree 1.
         size = np.abs(margins).max()
-        if np.abs(alone.slopes(theta, theta) - margins).max() > self.linear_tolerance * size:
+        if np.abs(alone.jvp(theta, theta) - margins).max() > self.linear_tolerance * size:
             return False
         # Curvature: q(theta + s) + q(theta - s) - 2 q(theta), of the order of s^2.
         step = drawn_like(theta)

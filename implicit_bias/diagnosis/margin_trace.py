@@ -154,8 +154,8 @@ class MarginTrace:
             subject = Subject.of(margins_of(copied, inputs, labels, norms=[self.norm]))
             self.linear = subject.linear
         self.degree = subject.degree
-        self.classes = subject.gradients.classes
-        self.names = list(subject.gradients.shapes)
+        self.classes = subject.function.classes
+        self.names = list(subject.function.shapes)
         self.loss: Loss = loss or self._default_loss
         self.rows: list[dict[str, float]] = []
         self.steps_taken = 0

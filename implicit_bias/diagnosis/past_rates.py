@@ -103,7 +103,7 @@ def _of_state(decaying: Sequence[Step]) -> dict[str, float]:
     """Take the rate of now for that of all steps."""
     sums = {}
     for step in decaying:
-        # A rate of 0 after steps was set by the caller: it is that of the last step alone.
+        # A rate of 0 was set after the steps, so it says nothing of them.
         if step.scheduled or (step.rate == 0.0 and step.taken > 0.0):
             sums[step.name] = math.nan
         else:

@@ -197,7 +197,7 @@ class Recorder:
         check_count(step, "step", least)
         started = time.perf_counter()
         with (
-            one_thread_if_small(self.module, self.subject.gradients.inputs),
+            one_thread_if_small(self.module, self.subject.function.inputs),
             evaluating(as_module(self.module)) as (copied, _),
         ):
             # The module was checked at the start. Now only its parameters are read again.

@@ -146,7 +146,7 @@ def regime_of(subject: Subject, start: Start, deadline: Deadline) -> Regime:
         A start of another architecture.
     """
     # Of the module itself: its leading-order part is what it becomes far from any start.
-    now = subject.itself.gradients
+    now = subject.itself.function
     before = now.reread(_at_start(now.module, start))
     moved = now.theta - before.theta
     size = float(before.theta.norm())
@@ -180,7 +180,7 @@ def _at_start(module: nn.Module, start: Start) -> nn.Module:
     return copied
 
 
-def tangent_kernel(gradients: Margins, deadline: Deadline = NEVER) -> Array:
+def tangent_kernel(function: Margins, deadline: Deadline = NEVER) -> Array:
     """Theta (N, N), the sum over the outputs of <grad f_k(x), grad f_k(x')>.
 
     Raises
@@ -188,9 +188,9 @@ def tangent_kernel(gradients: Margins, deadline: Deadline = NEVER) -> Array:
     TimeoutError
         The deadline has passed.
     """
-    outputs = gradients.of_outputs()
-    n_samples = len(gradients.labels)
-    width = gradients.pairs.width
+    outputs = function.of_outputs()
+    n_samples = len(function.labels)
+    width = function.pairs.width
     kernel = np.zeros((n_samples, n_samples))
     for k in range(width):
         # Rows of the outputs are sample by sample: those of output k are each width-th one. Cross
@@ -217,21 +217,21 @@ def _centred(kernel: Array) -> Array:
     return np.asarray(rows - rows.mean(axis=1, keepdims=True))
 
 
-def _tangent_share(gradients: Margins, moved: Tensor, deadline: Deadline) -> float:
+def _tangent_share(function: Margins, moved: Tensor, deadline: Deadline) -> float:
     """Margin of a displacement in the tangent features, over the maximum."""
     size = float(moved.norm())
     if not size > 0.0:
         return math.nan
-    theta = gradients.theta
+    theta = function.theta
     # J_0 (theta - theta_0) is a product of the Jacobian: J_0 itself is not formed.
-    reached = float(gradients.slopes(theta, moved).min()) / size
+    reached = float(function.jvp(theta, moved).min()) / size
     if not reached > 0.0:
         return 0.0
     # min ||w|| s.t. J_0 w >= 1 is 1 / gamma_0, and any multipliers bound it from below. The
     # displacement is feasible, once it has unit margin, so its size is an upper bound.
-    margins = gradients.margins(theta)
+    margins = function.margins(theta)
     feasible = moved / (size * reached)
-    program = TangentProgram(gradients, theta, 1.0, PARAMETER_NORMS["l2"], margins)
+    program = TangentProgram(function, theta, 1.0, PARAMETER_NORMS["l2"], margins)
     # Degree 1 makes the tangent program J_0 w >= 1. The margins at the start say only where the
     # search begins.
     lower = best_multipliers(program, deadline=deadline).lower

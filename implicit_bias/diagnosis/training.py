@@ -298,19 +298,19 @@ def _lost_gradient(subject: Subject, loss: object) -> Iterator[Finding]:
     The logistic loss and cross-entropy have a gradient of about exp(-margin). Cross-entropy
     computes that of the own class as p - 1, of which only rounding is left where p is nearly 1.
     """
-    gradients = subject.gradients
+    function = subject.function
     margin = subject.min_margin
-    trained = dict(gradients.module.named_parameters())
+    trained = dict(function.module.named_parameters())
     # The gradient that training saw, in the precision of the weights; the measurement is in
     # float64.
-    dtype = next(trained[name].dtype for name in gradients.shapes)
+    dtype = next(trained[name].dtype for name in function.shapes)
     by_torch = (None, "cross_entropy", "cross-entropy", nn.functional.cross_entropy)
     rounds = loss in by_torch or isinstance(loss, nn.CrossEntropyLoss)
     precision = {"dtype": _name_of(dtype)}
     # Of the smallest margin, whose gradient is the largest: if that is 0, all are.
     if not torch.exp(torch.tensor(-margin, dtype=dtype)):
         yield Finding(Code.GRADIENT_OF_ZERO, margin, details=precision)
-    elif gradients.classes is not None and rounds and margin > -math.log(torch.finfo(dtype).eps):
+    elif function.classes is not None and rounds and margin > -math.log(torch.finfo(dtype).eps):
         yield Finding(Code.GRADIENT_OF_ROUNDING_ERRORS, margin, details=precision)
 
 
@@ -320,14 +320,14 @@ def _gradient_norms(subject: Subject) -> dict[Tensor, float]:
     `loss_weights` scales the weights to largest 1. The factor that it leaves out is the largest of
     exp(-q_nk) / (1 + sum_k exp(-q_nk)), over the number of samples.
     """
-    gradients = subject.gradients
+    function = subject.function
     # In logarithms, as exp(-q) of large margins is 0 in float64.
-    q = subject.margins.reshape(len(gradients.labels), -1)
+    q = subject.margins.reshape(len(function.labels), -1)
     log_total = np.logaddexp(0.0, np.logaddexp.reduce(-q, axis=1))
     largest = math.exp((-q.min(axis=1) - log_total).max()) / len(q)
-    weights = loss_weights(subject.margins, gradients.rivals)
-    slopes = gradients.parameters(gradients.combine(gradients.theta, weights))
-    trained = dict(gradients.module.named_parameters())
+    weights = loss_weights(subject.margins, function.rivals)
+    slopes = function.parameters(function.vjp(function.theta, weights))
+    trained = dict(function.module.named_parameters())
     return {trained[name]: largest * float(slope.norm()) for name, slope in slopes.items()}
 
 

@@ -255,7 +255,7 @@ def which_norm(
             leading=leading,
             deadline=deadline,
         )
-        judged = judge_loss(loss, subject.gradients.classes)
+        judged = judge_loss(loss, subject.function.classes)
         subjects = [subject]
         for each in references:
             margins = margins_of(_with_state_of(each, module), inputs, labels)
@@ -316,7 +316,7 @@ def _reference(margins: Margins, subject: Subject, deadline: Deadline) -> Subjec
     # With the module's own parameters and degree: other ones would make another norm.
     found = Subject.of(
         margins,
-        subject.gradients.shapes,
+        subject.function.shapes,
         subject.degree,
         leading=subject.whole is not None,
         deadline=deadline,
@@ -337,8 +337,8 @@ def _rows(
 ) -> list[NormRow]:
     """Measure a module, and references if there are any, in each norm."""
     # Norms that agree at random parameters are the same, and do not compete.
-    gradients = subjects[0].gradients
-    drawn = gradients.parameters(drawn_like(gradients.theta))
+    function = subjects[0].function
+    drawn = function.parameters(drawn_like(function.theta))
     sizes = {name: norm.value(drawn) for name, norm in norms.items()}
 
     # Each search may take an equal part of the time that is left.

@@ -4,6 +4,7 @@
 file                   what
 =====================  =======================================================================
 evaluate.py            a module and its samples, checked; evaluated and left as it was
+loading.py             samples from a loader, batch by batch or all at once
 lent_threads.py        one thread where the passes of a module are short
 margins.py             margins q and their gradients J, as an operator that never holds J
 layer_products.py      gradients in the weights of a layer, as sums of outer products

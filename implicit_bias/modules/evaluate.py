@@ -81,9 +81,9 @@ def as_module(module: object) -> nn.Module:
 def undisturbed(module: nn.Module) -> Iterator[nn.Module]:
     """Yield a copy of a module's parts that shares its tensors, and put back random numbers.
 
-    A forward pass may set attributes (a cache, say), and does so in the copy. What it is given as
-    parameters and buffers comes from `evaluate`, which writes into neither. Gradients are enabled,
-    as a recorder is often called in an evaluation under `torch.no_grad`.
+    A forward pass may set attributes (a cache, say), and does so in the copy. `evaluate` passes
+    other tensors in the place of parameters and buffers, so a pass cannot change these. Gradients
+    are enabled, as a recorder is often called in an evaluation under `torch.no_grad`.
     """
     shared = dict[int, Any]()
     for part in module.modules():

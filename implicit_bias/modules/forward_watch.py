@@ -45,13 +45,13 @@ def _names_of_parts(module: nn.Module) -> dict[nn.Module, str]:
 # --- the functions of torch that it calls --------------------------------------------------------
 
 
-def functions_used(gradients: Margins, functions: Collection[str]) -> dict[str, list[str]]:
+def functions_used(margins: Margins, functions: Collection[str]) -> dict[str, list[str]]:
     """Which of some functions of torch a forward pass calls, and in which parts of the module.
 
     Only those calls count whose input depends on trained parameters.
     """
     watch = FunctionWatch(functions)
-    names = _names_of_parts(gradients.module)
+    names = _names_of_parts(margins.module)
 
     def enter(part: nn.Module, given: object) -> None:
         # A part that is made within the pass has no name: its calls count for the part around it.
@@ -64,7 +64,7 @@ def functions_used(gradients: Margins, functions: Collection[str]) -> dict[str, 
     before = register_module_forward_pre_hook(enter)
     after = register_module_forward_hook(leave)
     with torch.enable_grad(), before, after, watch:
-        _outputs_of_few(gradients, trained=True)
+        _outputs_of_few(margins, trained=True)
     return watch.seen
 
 
@@ -121,14 +121,14 @@ def _has_trained(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
 # --- the part that does not scale ----------------------------------------------------------------
 
 
-def unscaled_part(gradients: Margins) -> str | None:
+def unscaled_part(margins: Margins) -> str | None:
     """Name the first part whose inputs scale with the parameters, while its outputs do not.
 
     A part ends before the one that contains it, so it is the innermost one: a block that adds terms
     of two degrees, for example, and not the network of blocks. None if it is the module itself.
     """
-    once = _calls_of_parts(gradients, 1.0)
-    twice = _calls_of_parts(gradients, 2.0)
+    once = _calls_of_parts(margins, 1.0)
+    twice = _calls_of_parts(margins, 2.0)
     # Not strict: branches on the data may call other parts at doubled parameters.
     for call, doubled in zip(once, twice, strict=False):
         if call.part and _inputs_scale(call, doubled) and not _scales(call.result, doubled.result):
@@ -150,9 +150,9 @@ def _inputs_scale(call: _Call, doubled: _Call) -> bool:
     return all(_scales(*pair) for pair in pairs)
 
 
-def _calls_of_parts(gradients: Margins, scale: float) -> list[_Call]:
+def _calls_of_parts(margins: Margins, scale: float) -> list[_Call]:
     """Return the calls of all parts at scaled parameters, in the order in which they end."""
-    names = _names_of_parts(gradients.module)
+    names = _names_of_parts(margins.module)
     found = list[_Call]()
 
     def leave(part: nn.Module, given: tuple[Any, ...], outputs: Any) -> None:
@@ -170,7 +170,7 @@ def _calls_of_parts(gradients: Margins, scale: float) -> list[_Call]:
         found.append(_Call(names.get(part, ""), inputs, result.detach().clone()))
 
     with torch.no_grad(), register_module_forward_hook(leave):
-        _outputs_of_few(gradients, scale)
+        _outputs_of_few(margins, scale)
     return found
 
 
@@ -184,11 +184,11 @@ def _scales(tensor: Tensor, doubled: Tensor) -> bool:
     return float((doubled - (most / size) * tensor).abs().max()) <= HOMOGENEITY_TOLERANCE * most
 
 
-def _outputs_of_few(gradients: Margins, scale: float = 1.0, *, trained: bool = False) -> Tensor:
+def _outputs_of_few(margins: Margins, scale: float = 1.0, *, trained: bool = False) -> Tensor:
     """Evaluate the module at scaled parameters and the first samples."""
-    values = values_of(gradients.module)
-    for name, part in gradients.parameters(gradients.theta).items():
+    values = values_of(margins.module)
+    for name, part in margins.parameters(margins.theta).items():
         values[name] = (scale * part).detach().requires_grad_(trained)
     # What a part calls, and whether it scales, does not depend on the samples: four show it.
-    few = tuple(tensor[:4] for tensor in gradients.inputs)
-    return evaluate(gradients.module, values, few)
+    few = tuple(tensor[:4] for tensor in margins.inputs)
+    return evaluate(margins.module, values, few)

@@ -63,7 +63,7 @@ class OtherGradientsError(HomogeneityError):
 # --- the degree ----------------------------------------------------------------------------------
 
 
-def degree_of(gradients: Margins, degree: float | None = None) -> float:
+def degree_of(function: Margins, degree: float | None = None) -> float:
     """Measure the degree L of margins that are not all 0; where it is given, check it.
 
     Raises
@@ -73,16 +73,16 @@ def degree_of(gradients: Margins, degree: float | None = None) -> float:
         than is given.
     """
     try:
-        L = measured_degree(gradients, degree)
+        L = measured_degree(function, degree)
     except OtherGradientsError:
         raise
     except HomogeneityError as error:
         if degree is not None:
             raise
-        first = np.arange(min(PROBES, len(gradients.labels)))
-        cause = cause_of(gradients.of_samples(first))
+        first = np.arange(min(PROBES, len(function.labels)))
+        cause = cause_of(function.of_samples(first))
         raise HomogeneityError(f"{cause.words} ({error.deviation})", leads=cause.leads) from error
-    if scales_far_beyond(gradients, L):
+    if scales_far_beyond(function, L):
         return L
     raise HomogeneityError(
         f"the module scales with degree {L:.4g} where its parameters are about as large as now, "
@@ -92,7 +92,7 @@ def degree_of(gradients: Margins, degree: float | None = None) -> float:
 
 
 def scales_far_beyond(
-    gradients: Margins, degree: float, tolerance: float = HOMOGENEITY_TOLERANCE
+    function: Margins, degree: float, tolerance: float = HOMOGENEITY_TOLERANCE
 ) -> bool:
     """Whether margins that scale with a degree at the parameters do so at far larger ones, too.
 
@@ -100,8 +100,8 @@ def scales_far_beyond(
     """
     # Parameters gain 40 bits, unless outputs would gain more than float64 has.
     bits = min(40, int(1000 / degree))
-    here = gradients.margins(gradients.theta)
-    far = gradients.at_scale(2.0**bits, degree).margins(gradients.theta)
+    here = function.margins(function.theta)
+    far = function.at_scale(2.0**bits, degree).margins(function.theta)
     # The degree was measured between neighbouring powers of 2: its error grows with the bits.
     near = np.abs(far - here).max() <= (bits + 1) * tolerance * np.abs(here).max()
     return bool(near or not np.isfinite(far).all())
@@ -109,7 +109,7 @@ def scales_far_beyond(
 
 @np.errstate(all="ignore")  # outputs that overflow have no degree: nan
 def measured_degree(
-    gradients: Margins, degree: float | None, tolerance: float = HOMOGENEITY_TOLERANCE
+    function: Margins, degree: float | None, tolerance: float = HOMOGENEITY_TOLERANCE
 ) -> float:
     """Degree L of margins that are not all 0, measured between theta / 2 and 2 theta, or as given.
 
@@ -123,13 +123,13 @@ def measured_degree(
         part scale, but are of another function.
     """
     scales = (2.0, 0.5)
-    theta = gradients.theta
+    theta = function.theta
     # One random combination of the margins, in which nothing cancels by symmetry.
-    weights = np.random.default_rng(0).random(len(gradients.pairs))
+    weights = np.random.default_rng(0).random(len(function.pairs))
 
     # --- the margins (1)
-    margins = gradients.margins(theta)
-    scaled = [gradients.margins(scale * theta) for scale in scales]
+    margins = function.margins(theta)
+    scaled = [function.margins(scale * theta) for scale in scales]
     # Squares of the margins may under- or overflow, squares of their fractions of the largest do
     # not.
     largest = np.abs(margins).max()
@@ -146,11 +146,11 @@ def measured_degree(
     # --- their gradients (2), which take longer: only if the margins pass
     gradient = np.empty(0)
     if np.max(deviations) <= tolerance:
-        gradient = gradients.combine(theta, weights).cpu().numpy()
-        parts = gradients.parameters(torch.from_numpy(gradient))
+        gradient = function.vjp(theta, weights).cpu().numpy()
+        parts = function.parameters(torch.from_numpy(gradient))
         broken = [name for name, part in parts.items() if not part.isfinite().all()]
         # At another scale than 1 that is no error of the module: it may have no limit there.
-        if broken and gradients.scaled[0] == 1.0:
+        if broken and function.scaled[0] == 1.0:
             raise OtherGradientsError(
                 f"gradients in {listed(broken)} are NaN or infinite, though the outputs are "
                 "finite: is there a root or a norm at 0, or a torch.where whose other branch is "
@@ -158,7 +158,7 @@ def measured_degree(
                 "clamp what such a branch is given, before it computes",
             )
         for scale in scales:
-            found = gradients.combine(scale * theta, weights).cpu().numpy()
+            found = function.vjp(scale * theta, weights).cpu().numpy()
             deviations.append(deviation_of(found, scale ** (L - 1.0) * gradient))
 
     deviation = float(np.max(deviations))  # unlike `max` it is nan if any of them is

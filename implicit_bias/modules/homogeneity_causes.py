@@ -45,23 +45,23 @@ class Cause(NamedTuple):
     leads: bool
 
 
-def cause_of(gradients: Margins, far: float = 2.0**40) -> Cause:
+def cause_of(function: Margins, far: float = 2.0**40) -> Cause:
     """Find why a module is not homogeneous.
 
     Parameters
     ----------
-    gradients : Margins
+    function : Margins
         Its margins.
     far : float
         Scale of the parameters at which the module is nearly its leading-order part, if it has one.
     """
     # A parameter that is 0 now (a bias before training) hides the term that it adds: it is drawn.
-    theta = gradients.theta
+    theta = function.theta
     drawn = theta.square().mean().sqrt() * drawn_like(theta)
-    gradients = gradients.restricted(gradients.shapes, torch.where(theta == 0, drawn, theta))
+    function = function.restricted(function.shapes, torch.where(theta == 0, drawn, theta))
 
     # --- a function that is known not to scale
-    called = functions_used(gradients, TRAPS)
+    called = functions_used(function, TRAPS)
     if called:
         first = next(iter(called))
         what, cure = TRAPS[first]
@@ -70,7 +70,7 @@ def cause_of(gradients: Margins, far: float = 2.0**40) -> Cause:
         return Cause(f"{what}: {first} in {listed(called[first])}: {cure}", leads)
 
     # --- vectors that are biases, or factors of some terms
-    added = _added_vectors(gradients)
+    added = _added_vectors(function)
     if added:
         return Cause(
             f"biases: with {listed(added)} set to 0 the module is homogeneous. Leave them out "
@@ -80,12 +80,12 @@ def cause_of(gradients: Margins, far: float = 2.0**40) -> Cause:
         )
 
     # --- a part that adds terms of several degrees: at a large scale the largest one is left
-    at_large = gradients.at_scale(far, 0.0)
-    leads = not (np.isnan(degree_in(at_large, gradients.shapes)) or directions(at_large))
-    part = unscaled_part(gradients)
+    at_large = function.at_scale(far, 0.0)
+    leads = not (np.isnan(degree_in(at_large, function.shapes)) or directions(at_large))
+    part = unscaled_part(function)
     where = "the module is not homogeneous"
     if part is not None:
-        kind = type(gradients.module.get_submodule(part)).__name__
+        kind = type(function.module.get_submodule(part)).__name__
         where = f"the outputs of {listed([part])} ({kind}) do not scale, though its inputs do"
     return Cause(
         f"{where}: use layers and activations that scale, and give all paths (a skip connection, "
@@ -94,12 +94,12 @@ def cause_of(gradients: Margins, far: float = 2.0**40) -> Cause:
     )
 
 
-def _added_vectors(gradients: Margins) -> list[str]:
+def _added_vectors(function: Margins) -> list[str]:
     """Return the vectors and scalars without which the module is homogeneous; none if it is not."""
-    vectors = [name for name, shape in gradients.shapes.items() if len(shape) <= 1]
+    vectors = [name for name, shape in function.shapes.items() if len(shape) <= 1]
 
     def is_homogeneous_without(names: list[str]) -> bool:
-        return degree_in(gradients, gradients.shapes.keys() - names, names) > 0
+        return degree_in(function, function.shapes.keys() - names, names) > 0
 
     if not vectors or not is_homogeneous_without(vectors):
         return []

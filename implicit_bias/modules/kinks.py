@@ -51,7 +51,7 @@ class Pieces(Margins):
 
     Parameters
     ----------
-    gradients : Margins
+    function : Margins
         The margins, n of them.
     points : sequence of Tensor of shape (P,)
         Where the gradients are taken.
@@ -59,27 +59,27 @@ class Pieces(Margins):
         r of the head, with which each row is multiplied.
     """
 
-    def __init__(self, gradients: Margins, points: list[Tensor], factors: Array) -> None:
-        vars(self).update(vars(gradients))  # module, samples and parameters are the same
-        self.gradients = gradients
+    def __init__(self, function: Margins, points: list[Tensor], factors: Array) -> None:
+        vars(self).update(vars(function))  # module, samples and parameters are the same
+        self.function = function
         self.points = points
         self.factors = factors
         # Rows whose layer products are kept: a working set asks for the same ones in each round.
-        self.held = torch.zeros(0, dtype=torch.int64, device=gradients.theta.device)
+        self.held = torch.zeros(0, dtype=torch.int64, device=function.theta.device)
         self.products = dict[str, LayerProducts]()
 
-    def combine(self, theta: Tensor, weights: Array) -> Tensor:
+    def vjp(self, theta: Tensor, weights: Array) -> Tensor:
         """J' lambda, shape (P,)."""
         total = torch.zeros_like(theta)
         of_points = self.factors * weights.reshape(self.factors.shape)
         for point, of_point in zip(self.points, of_points, strict=True):
             if of_point.any():
-                total += self.gradients.combine(point, of_point)
+                total += self.function.vjp(point, of_point)
         return total
 
-    def slopes(self, theta: Tensor, direction: Tensor) -> Array:
+    def jvp(self, theta: Tensor, direction: Tensor) -> Array:
         """J w, shape (m n,), of a direction w (P,)."""
-        found = np.stack([self.gradients.slopes(point, direction) for point in self.points])
+        found = np.stack([self.function.jvp(point, direction) for point in self.points])
         return (self.factors * found).reshape(-1)
 
     def _gradients(self, theta: Tensor, places: Tensor, scales: Mapping[str, float]) -> Tensor:
@@ -87,7 +87,7 @@ class Pieces(Margins):
         size = sum(self.shapes[name].numel() for name in scales)
         found = torch.empty(len(places), size, dtype=theta.dtype, device=theta.device)
         for point, here, pairs in self._by_points(places):
-            found[here] = self.gradients._gradients(point, pairs, scales)
+            found[here] = self.function._gradients(point, pairs, scales)
         return found * self._factors(places)[:, None]
 
     def _layer_products(
@@ -97,7 +97,7 @@ class Pieces(Margins):
         new = torch.unique(places[~torch.isin(places, self.held)])
         parts = [self.products] if len(self.held) else []
         for point, _, pairs in self._by_points(new):
-            parts.append(self.gradients._layer_products(point, pairs, deadline))
+            parts.append(self.function._layer_products(point, pairs, deadline))
         if len(new):
             self.held = torch.cat([self.held, new])
             self.products = joined(parts, torch.arange(len(self.held)))
@@ -177,12 +177,12 @@ class KinkSearch:
             return best.gap
 
         # --- the tangent problem with a row a pair and point, from the multipliers at theta
-        pieces = Pieces(tangent.gradients, points, np.stack(factors))
+        pieces = Pieces(tangent.function, points, np.stack(factors))
         margins = np.tile(tangent.margins, len(points))
         weights = np.append(near.weights, np.zeros(len(margins) - len(near.weights)))
         search = multipliers.MultiplierSearch(seconds=self.seconds, known=self.known, exact=False)
         found = search.best(
-            replace(tangent, gradients=pieces, margins=margins),
+            replace(tangent, function=pieces, margins=margins),
             [weights],
             deadline.within(self.seconds),
         )
@@ -195,14 +195,14 @@ class KinkSearch:
         best direction, as a gradient nearby may break them.
         """
         tangent = best.program
-        rivals = tangent.gradients.rivals
-        near = tangent.slopes(best.direction) < self.slack * tangent.degree
+        rivals = tangent.function.rivals
+        near = tangent.jvp(best.direction) < self.slack * tangent.degree
         near |= best.weights > self.smallest_weight * best.weights.max()
         taken = near.reshape(-1, rivals).any(axis=1)
         pairs = np.repeat(taken, rivals)
         program = replace(
             tangent,
-            gradients=tangent.gradients.of_samples(np.flatnonzero(taken)),
+            function=tangent.function.of_samples(np.flatnonzero(taken)),
             margins=tangent.margins[pairs],
         )
         return replace(best, program=program, weights=best.weights[pairs])
@@ -219,7 +219,7 @@ class KinkSearch:
             signs = torch.randint(0, 2, tangent.theta.shape, generator=generator)
             signs = signs.to(tangent.theta)
             point = tangent.theta * (1.0 + self.radius * (2.0 * signs - 1.0))
-            slopes = tangent.gradients.slopes(point, tangent.theta)
+            slopes = tangent.function.jvp(point, tangent.theta)
             # r is positive only if <grad q_n(theta_k), theta> is, for all pairs n.
             if (slopes > 0).all():
                 yield point, at_theta / slopes
@@ -260,7 +260,7 @@ def _bend(best: Multipliers, point: Tensor, factor: Array) -> float:
     # The factors r are 1 at theta, so halfway they are nearly (1 + r) / 2.
     tangent = best.program
     middle = (tangent.theta + point) / 2.0
-    halfway = tangent.gradients.combine(middle, (1.0 + factor) / 2.0 * best.weights)
-    end = tangent.gradients.combine(point, factor * best.weights)
+    halfway = tangent.function.vjp(middle, (1.0 + factor) / 2.0 * best.weights)
+    end = tangent.function.vjp(point, factor * best.weights)
     mean = (best.combination + end) / 2.0
     return float((halfway - mean).norm() / best.combination.norm())

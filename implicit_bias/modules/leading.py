@@ -55,7 +55,7 @@ class LimitSearch:
     agreement: float = 1e-11
     digits: int = 9
 
-    def limit(self, gradients: Margins, deadline: Deadline = NEVER) -> tuple[float, float] | None:
+    def limit(self, function: Margins, deadline: Deadline = NEVER) -> tuple[float, float] | None:
         """Return the first scale c at which a module is homogeneous, and its degree.
 
         Raises
@@ -72,13 +72,13 @@ class LimitSearch:
                 )
             # At scale c the degree is measured from values and gradients at c / 2, c and 2 c.
             try:
-                L = homogeneity.measured_degree(gradients.at_scale(c, 0.0), None, self.agreement)
+                L = homogeneity.measured_degree(function.at_scale(c, 0.0), None, self.agreement)
             except homogeneity.OtherGradientsError:
                 raise
             except homogeneity.HomogeneityError:
                 continue
             # At c = 1 it may scale near theta alone, which is no limit.
-            if c > 1.0 or homogeneity.scales_far_beyond(gradients, L, self.agreement):
+            if c > 1.0 or homogeneity.scales_far_beyond(function, L, self.agreement):
                 return c, round(L, self.digits)
         return None
 
@@ -103,7 +103,7 @@ class LeadingPart(NamedTuple):
 
 
 def leading_part(
-    gradients: Margins,
+    function: Margins,
     degree: float | None = None,
     *,
     deadline: Deadline = NEVER,
@@ -113,7 +113,7 @@ def leading_part(
 
     Parameters
     ----------
-    gradients : Margins
+    function : Margins
         Of the module itself.
     degree : float, optional
         L, if it is known. Then nothing is checked but that the limit exists.
@@ -133,34 +133,34 @@ def leading_part(
     search = LimitSearch()
     not_checked: tuple[str, ...] = ()
     # --- the limit here, and where no term vanishes
-    here = search.limit(gradients, deadline)
+    here = search.limit(function, deadline)
     if degree is None:
-        generic = gradients.restricted(gradients.shapes, drawn_like(gradients.theta))
+        generic = function.restricted(function.shapes, drawn_like(function.theta))
         there = search.limit(generic, deadline)
         limits = [limit for limit in (here, there) if limit is not None]
         if not limits:
-            raise homogeneity.HomogeneityError(_without_limit(gradients))
+            raise homogeneity.HomogeneityError(_without_limit(function))
         degree = max(L for _, L in limits)
         # A module that is homogeneous as it is (c = 1) needs no check of its limit.
         if any(c > 1.0 for c, _ in limits):
             # At random parameters the units may be off on all samples, so that only terms of lower
             # degree are left there: then the limit at theta is checked.
-            checked = gradients.at_scale(*limits[0])
+            checked = function.at_scale(*limits[0])
             if there is not None and there[1] == degree:
                 checked = generic.at_scale(*there)
             not_checked = _check(checked, deadline, jumps=jumps)
     if here is not None and here[1] == degree:
-        return LeadingPart(gradients.at_scale(*here), degree, not_checked)
+        return LeadingPart(function.at_scale(*here), degree, not_checked)
 
     # At this theta the term of degree L vanishes: what is left has a lower degree, so that divided
     # by c^L it is far smaller at a large c than at 1.
     c = search.scales[1]
-    values = np.abs(gradients.at_scale(1.0, degree).margins(gradients.theta))
-    scaled = np.abs(gradients.at_scale(c, degree).margins(gradients.theta))
+    values = np.abs(function.at_scale(1.0, degree).margins(function.theta))
+    scaled = np.abs(function.at_scale(c, degree).margins(function.theta))
     if scaled.max() > search.agreement * values.max():
-        raise homogeneity.HomogeneityError(_without_limit(gradients))
-    # The leading-order part is 0 here, and so is f(c theta) / c^infinity.
-    return LeadingPart(gradients.at_scale(c, math.inf), degree, not_checked)
+        raise homogeneity.HomogeneityError(_without_limit(function))
+    # The leading-order part is 0 here. Divided by c^infinity all outputs and gradients are 0, too.
+    return LeadingPart(function.at_scale(c, math.inf), degree, not_checked)
 
 
 def margins_in_the_limit(leading: Margins) -> Array:
@@ -178,19 +178,19 @@ def margins_in_the_limit(leading: Margins) -> Array:
     return np.where(stays, margins, 0.0)
 
 
-def _without_limit(gradients: Margins) -> str:
+def _without_limit(function: Margins) -> str:
     return (
-        f"{_known_functions(gradients)}the outputs of the module at c theta, over a power of c, "
+        f"{_known_functions(function)}the outputs of the module at c theta, over a power of c, "
         f"tend to no limit, or their gradients do not, so there is no "
         "leading-order part: leave out what does not scale, or freeze its parameters "
         "(requires_grad_(False))"
     )
 
 
-def _known_functions(gradients: Margins) -> str:
+def _known_functions(function: Margins) -> str:
     """Name the functions to blame, and where they are, if there are any."""
     found = ""
-    seen = functions_used(gradients, OF_DEGREE_0)
+    seen = functions_used(function, OF_DEGREE_0)
     for name, places in seen.items():
         what, _ = TRAPS[name]
         found += f"{what} ({name} in {listed(places)}): "

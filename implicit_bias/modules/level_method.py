@@ -107,7 +107,7 @@ class LevelMethod:
         program = best.program
         degree = program.degree
         size = program.size
-        for_all = loss_weights(program.margins, program.gradients.rivals, self.temperature)
+        for_all = loss_weights(program.margins, program.function.rivals, self.temperature)
         for_all = 0.5 * for_all / for_all.sum() + 0.5 / len(for_all)
         for_all *= self.all_pairs
 
@@ -161,13 +161,13 @@ class LevelMethod:
         v = found.combination
         # The maximiser depends on the direction of v alone. Scaled to largest entry 1, v has no
         # entries so small that float64 rounds them.
-        parts = program.gradients.parameters(v / (v.abs().max() or 1.0))
-        w = program.gradients.flat(program.norm.maximiser(parts))
+        parts = program.function.parameters(v / (v.abs().max() or 1.0))
+        w = program.function.flat(program.norm.maximiser(parts))
         keep = np.arange(len(cuts.mu))
         if len(keep) >= max(10, min(self.most_cuts, self.cut_entries // len(w))):
             keep = np.delete(keep, cuts.mu.argmin())
         return _Cuts(
-            slopes=np.vstack([cuts.slopes[keep], program.slopes(w)]),
+            slopes=np.vstack([cuts.slopes[keep], program.jvp(w)]),
             directions=torch.cat([cuts.directions[torch.tensor(keep)], w[None]]),
             mu=np.append(cuts.mu[keep], 0.0),
         )
@@ -198,6 +198,8 @@ class LevelMethod:
         """Return weights (n,), nearest to the centre with all cuts at most at the level.
 
         mu solves  max -log sum_n exp(log centre_n - <mu, slopes_n>) - level sum(mu).
+
+        What is solved for, and kept in the cuts, is level mu, of order 1 whatever the level is.
         """
         tiny = np.finfo(float).tiny  # instead of 0, for logarithms and quotients
         log_centre = np.log(np.maximum(centre, tiny))
@@ -206,7 +208,7 @@ class LevelMethod:
         start = log_centre[near]
 
         def dual(mu: Array) -> tuple[float, Array]:
-            """Return minus that function, and its gradient, of mu times the level."""
+            """Return minus that function, and its gradient, of level mu."""
             logarithms = start - mu @ slopes
             largest = logarithms.max()
             weights = np.exp(logarithms - largest)

@@ -126,8 +126,8 @@ def _read(loader: Iterable[Any]) -> _Parts:
         labels.append(double(its_labels).reshape(count).clone().cpu())
         held += sum(one.nbytes for one in held_now)
         samples += count
-        # The size of all is known from the first batch, if their number is.
-        # Refused at the first batch, before gigabytes were read.
+        # Where the loader has a length, the size of all samples is known from the first batch, and
+        # refused before gigabytes are read.
         total = max(samples, _length(loader))
         size = held / max(samples, 1) * total / 2.0**30  # GiB
         if size > MOST_GIB:

@@ -287,7 +287,7 @@ class Margins:
         """Margins q (n,) of all pairs."""
         return self.pairs.margins(self.outputs(theta))
 
-    def combine(self, theta: Tensor, weights: Array) -> Tensor:
+    def vjp(self, theta: Tensor, weights: Array) -> Tensor:
         """J' lambda, shape (P,), without J."""
         table = torch.tensor(weights, device=theta.device).reshape(len(self.combinations), -1)
         leaf = theta.detach().requires_grad_()
@@ -299,7 +299,7 @@ class Margins:
                 total += _derivative(combined, leaf)
         return total
 
-    def slopes(self, theta: Tensor, direction: Tensor) -> Array:
+    def jvp(self, theta: Tensor, direction: Tensor) -> Array:
         """J w, shape (n,), of a direction w (P,), without J.
 
         J' lambda is linear in lambda, so J w is the gradient of <J' lambda, w> in lambda, anywhere.

@@ -141,7 +141,7 @@ class MultiplierSearch:
         if deadline.end < np.inf:
             # With too little time for a search: the best of the loss's weights.
             began = time.perf_counter()
-            tempered = tempered_weights(tangent.margins, tangent.gradients.rivals)
+            tempered = tempered_weights(tangent.margins, tangent.function.rivals)
             first = tangent.judge(tempered[0] if starts is None else starts[0])
             took = time.perf_counter() - began
             if not deadline.allows(self.passes * took):
@@ -164,7 +164,7 @@ class MultiplierSearch:
             return self._on_working_sets(tangent, working_set, starts, deadline)
         except TimeoutError:
             # Not even the first Gram matrix was there in time: single passes do with less.
-            tempered = tempered_weights(tangent.margins, tangent.gradients.rivals)
+            tempered = tempered_weights(tangent.margins, tangent.function.rivals)
             candidates = [*(starts or []), *tempered]
             judged = _judged(tangent, candidates, deadline) or [tangent.judge(candidates[0])]
             found = self.level_method.improve(judged, self._is_accurate, deadline)
@@ -198,7 +198,7 @@ class MultiplierSearch:
             # The best multipliers in l2 are cheap, and often good in other norms, too.
             in_l2 = replace(tangent, norm=PARAMETER_NORMS["l2"])
             for_l2 = own.sooner(self.exact_share)
-            starts = tempered_weights(tangent.margins, tangent.gradients.rivals)
+            starts = tempered_weights(tangent.margins, tangent.function.rivals)
             working_set = _GramMatrix(in_l2, self.broken, for_l2)
             with suppress(TimeoutError):
                 best_in_l2 = self._on_working_sets(in_l2, working_set, None, for_l2)
@@ -228,11 +228,11 @@ class MultiplierSearch:
         degree = tangent.degree
         # J has a row for each pair. In `kinks` it has a block of such rows for each of several
         # points, the first of which is theta: then this is the pair of each row.
-        pairs = np.arange(len(tangent.margins)) % len(tangent.gradients.pairs)
+        pairs = np.arange(len(tangent.margins)) % len(tangent.function.pairs)
 
         # --- the first set: rows of positive weight, then those of the smallest margins at theta
         by_margin = np.argsort(tangent.margins, kind="stable")
-        at_theta = by_margin[by_margin < len(tangent.gradients.pairs)]
+        at_theta = by_margin[by_margin < len(tangent.function.pairs)]
         joining = at_theta[: self.first_pairs]
         if starts is not None:
             has_weight = starts[0] > self.level_method.smallest_weight * starts[0].max()
@@ -267,7 +267,7 @@ class MultiplierSearch:
             # has to satisfy all constraints, so `with_direction` lengthens it until it does.
             found = tangent.judge(weights)
             w = working_set.direction(solution, found)
-            slopes = tangent.slopes(w)
+            slopes = tangent.jvp(w)
             rose = found.lower > (1.0 + self.broken) * best.lower
             best = best.raised(found)
             best = tangent.with_direction(best, w, slopes)
@@ -416,7 +416,7 @@ class _GramMatrix:
         kept = self.gram[stays][:, stays]
         self.pairs = np.append(chosen[stays], joining)
         # Products of pairs that stay are kept: each is two passes through the module.
-        added = tangent.gradients.gram(tangent.theta, joining, tangent.scales, self.pairs, deadline)
+        added = tangent.function.gram(tangent.theta, joining, tangent.scales, self.pairs, deadline)
         self.gram = np.block([[kept, added[:, : len(kept)].T], [added]])
 
     def solved(self, tolerance: float, deadline: Deadline) -> Solution:
@@ -448,7 +448,7 @@ class _GramMatrix:
             if float((self.gram @ (weights + delta)).min()) > smallest:  # rounding may spoil it
                 of_all = np.zeros(len(tangent.margins))
                 of_all[self.pairs] = delta
-                combination = combination + tangent.gradients.combine(tangent.theta, of_all)
+                combination = combination + tangent.function.vjp(tangent.theta, of_all)
         return tangent.units**2 * combination
 
 
@@ -490,7 +490,7 @@ class _Rows:
                 raise TimeoutError("the time is up")
             began = time.perf_counter()
             few = joining[start : start + self._at_a_time]
-            J = self.tangent.gradients.rows(self.tangent.theta, few)
+            J = self.tangent.function.rows(self.tangent.theta, few)
             parts.append(J * self.tangent.units.cpu().numpy())
             took = time.perf_counter() - began
         self.rows = np.concatenate(parts)
@@ -543,7 +543,7 @@ def _as_norm_of_vectors(tangent: TangentProgram) -> Norm | None:
     if not (isinstance(norm, ComposedNorm) and isinstance(norm.outer, Entrywise)):
         return None
     blocks = list[Block]()
-    for name, shape in tangent.gradients.shapes.items():
+    for name, shape in tangent.function.shapes.items():
         inner = norm.inner_of(name)
         if not isinstance(inner, ConjugatedNorm):
             return None

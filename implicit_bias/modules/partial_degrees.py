@@ -19,17 +19,17 @@ HOMOGENEITY_TOLERANCE = 1e-6
 
 
 @np.errstate(divide="ignore", invalid="ignore")  # of outputs that are 0: nan
-def degree_in(gradients: Margins, names: Collection[str], at_0: Collection[str] = ()) -> float:
+def degree_in(function: Margins, names: Collection[str], at_0: Collection[str] = ()) -> float:
     """Degree of the outputs in some parameters, others at 0; nan where there is none."""
     outputs = list[Array]()
     for scale in (0.5, 1.0, 2.0):
         scaled = dict[str, Tensor]()
-        for name, part in gradients.parameters(gradients.theta).items():
+        for name, part in function.parameters(function.theta).items():
             if name in at_0:
                 scaled[name] = torch.zeros_like(part)
             else:
                 scaled[name] = scale * part if name in names else part
-        outputs.append(gradients.outputs(gradients.flat(scaled)))
+        outputs.append(function.outputs(function.flat(scaled)))
     # f(2 theta) = 2^L f(theta) and f(theta) = 2^L f(theta / 2), with one L for all outputs.
     down, original, up = outputs
     factor = np.abs(up).max() / np.abs(original).max()
@@ -48,7 +48,7 @@ def deviation_of(found: Array, expected: Array) -> float:
 # --- parameters of degree 0 ----------------------------------------------------------------------
 
 
-def of_degree_0(gradients: Margins) -> tuple[str, ...]:
+def of_degree_0(function: Margins) -> tuple[str, ...]:
     """Names of the parameters, not 0, whose scale changes no output.
 
     A parameter is scaled alone, and together with all others of its part, as weight and bias in
@@ -56,8 +56,8 @@ def of_degree_0(gradients: Margins) -> tuple[str, ...]:
     of a random combination of the margins tests it for all parameters, and the forward passes of
     `degree_in` are only for those that pass.
     """
-    theta = gradients.parameters(gradients.theta)
-    v = gradient_of_combination(gradients)
+    theta = function.parameters(function.theta)
+    v = gradient_of_combination(function)
     terms = {name: theta[name] * v[name] for name in theta}
 
     def has_degree_0(names: list[str]) -> bool:
@@ -65,7 +65,7 @@ def of_degree_0(gradients: Margins) -> tuple[str, ...]:
         size = sum(float(terms[name].abs().sum()) for name in names)
         if abs(product) > HOMOGENEITY_TOLERANCE * size:  # False where the gradient is nan
             return False
-        return abs(degree_in(gradients, names)) <= HOMOGENEITY_TOLERANCE
+        return abs(degree_in(function, names)) <= HOMOGENEITY_TOLERANCE
 
     parts = dict[str, list[str]]()
     for name in theta:
@@ -78,16 +78,16 @@ def of_degree_0(gradients: Margins) -> tuple[str, ...]:
     return tuple(found)
 
 
-def directions(gradients: Margins, tolerance: float = HOMOGENEITY_TOLERANCE) -> list[str]:
+def directions(function: Margins, tolerance: float = HOMOGENEITY_TOLERANCE) -> list[str]:
     """Names of the parameters whose scale changes no output, though their direction does."""
-    v = gradient_of_combination(gradients)
+    v = gradient_of_combination(function)
     # A parameter that no output depends on at all has a gradient of 0, and is not one of them.
     sizes = {name: float(part.abs().max()) for name, part in v.items()}
     least = tolerance * max(sizes.values())
-    return [name for name in of_degree_0(gradients) if sizes[name] > least]
+    return [name for name in of_degree_0(function) if sizes[name] > least]
 
 
-def gradient_of_combination(gradients: Margins) -> dict[str, Tensor]:
+def gradient_of_combination(function: Margins) -> dict[str, Tensor]:
     """Gradient of a random combination of the margins, by parameter."""
-    weights = np.random.default_rng(0).random(len(gradients.pairs))
-    return gradients.parameters(gradients.combine(gradients.theta, weights))
+    weights = np.random.default_rng(0).random(len(function.pairs))
+    return function.parameters(function.vjp(function.theta, weights))

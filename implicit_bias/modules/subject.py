@@ -92,7 +92,7 @@ def margins_of(
     ------
     ValueError
         Inputs, outputs or labels that do not fit; outputs that are random, depend on the other
-        samples of a batch, or are not finite; no parameter to train; a norm of other parts.
+        samples of a batch, or are not finite; no parameter to train; a norm that names parts that the module lacks.
     """
     inputs, labels = collected(inputs, labels)
     arguments = evaluate.as_arguments(inputs, module)
@@ -105,12 +105,12 @@ def margins_of(
     # One output a sample takes two labels, several ones take classes.
     labels = evaluate.labels_as_array(labels)
     classes = _classes(evaluate.check_outputs(module, tensors), labels)
-    gradients = Margins(module, tensors, labels, classes)
-    if not np.isfinite(gradients.outputs(gradients.theta)).all():
+    function = Margins(module, tensors, labels, classes)
+    if not np.isfinite(function.outputs(function.theta)).all():
         # The cause is in the inputs, in the weights, or in what the module makes of them.
         for tensor in tensors:
             as_finite(cast(Any, tensor), "an input of the module", tensor.ndim)
-        weights = gradients.parameters(gradients.theta).items()
+        weights = function.parameters(function.theta).items()
         broken = [name for name, weight in weights if not weight.isfinite().all()]
         if broken:
             raise ValueError(
@@ -124,8 +124,8 @@ def margins_of(
         )
     # A norm that names other parts than the module has would fail within a search, minutes later.
     for norm in norms:
-        check_parts(norm, gradients.shapes)
-    return gradients
+        check_parts(norm, function.shapes)
+    return function
 
 
 @contextmanager
@@ -158,17 +158,17 @@ def _classes(outputs: Tensor, labels: ArrayLike) -> int | None:
     return classes
 
 
-def at_nonzero_outputs(gradients: Margins) -> Margins:
+def at_nonzero_outputs(function: Margins) -> Margins:
     """Return the margins as they are or, if all of them are 0, at random parameters.
 
     A linear module with weights 0 shows neither its degree nor which parameters get a gradient.
     """
-    if gradients.margins(gradients.theta).any():
-        return gradients
-    found = gradients.restricted(gradients.shapes, evaluate.drawn_like(gradients.theta))
+    if function.margins(function.theta).any():
+        return function
+    found = function.restricted(function.shapes, evaluate.drawn_like(function.theta))
     if not found.margins(found.theta).any():
         raise SeparationError(
-            f"the module gives 0 for the first {len(gradients.labels)} samples, with the "
+            f"the module gives 0 for the first {len(function.labels)} samples, with the "
             "parameters that it has and with random ones: are the inputs all 0, or the units all "
             "off? Leave out samples that are 0, as no training gives them a margin"
         )
@@ -181,17 +181,17 @@ def named(samples: NDArray[np.int64]) -> str:
     return ", ".join(map(str, samples[:5])) + more
 
 
-def without_gradient(gradients: Margins) -> tuple[str, ...]:
+def without_gradient(function: Margins) -> tuple[str, ...]:
     """Names of the parameters, not 0, in which a random combination of margins has no gradient."""
-    weights = np.random.default_rng(0).random(len(gradients.pairs))
-    gradients = at_nonzero_outputs(gradients)
-    theta = gradients.parameters(gradients.theta)
+    weights = np.random.default_rng(0).random(len(function.pairs))
+    function = at_nonzero_outputs(function)
+    theta = function.parameters(function.theta)
     # A parameter that starts at 0 (a last layer) hides the gradients of those before it. These are
     # trained as soon as it is not 0, so it is drawn.
     shown = dict[str, Tensor]()
     for name, part in theta.items():
         shown[name] = part if part.any() else evaluate.drawn_like(part)
-    v = gradients.parameters(gradients.combine(gradients.flat(shown), weights))
+    v = function.parameters(function.vjp(function.flat(shown), weights))
     # An unused parameter of value 0 adds nothing to ||theta||: it may count or not.
     return tuple(name for name, part in v.items() if theta[name].any() and not part.any())
 
@@ -202,7 +202,7 @@ class Subject:
 
     Attributes
     ----------
-    gradients : Margins
+    function : Margins
         Its margins as a function of the parameters that count; with ``leading`` those of its
         leading-order part.
     degree : float
@@ -215,7 +215,7 @@ class Subject:
         What the search for the leading-order part took.
     """
 
-    gradients: Margins
+    function: Margins
     degree: float
     whole: Margins | None = None
     not_checked: tuple[str, ...] = ()
@@ -225,7 +225,7 @@ class Subject:
     @pointing_to_the_page()
     def of(
         cls,
-        gradients: Margins,
+        function: Margins,
         names: Collection[str] | None = None,
         degree: float | None = None,
         *,
@@ -237,7 +237,7 @@ class Subject:
 
         Parameters
         ----------
-        gradients : Margins
+        function : Margins
             Of all parameters that require a gradient.
         names : collection of str, optional
             The parameters that count, by default those that get a gradient from a sample.
@@ -263,45 +263,45 @@ class Subject:
         if names is None:
             # A parameter without a gradient is never moved. As a variable it would add its size to
             # ||theta||, and a gap that no training can close.
-            names = gradients.shapes.keys() - without_gradient(gradients)
+            names = function.shapes.keys() - without_gradient(function)
         if not names:
             raise ValueError(NOTHING_TRAINED)
-        gradients = gradients.restricted(names, gradients.theta)
+        function = function.restricted(names, function.theta)
         if leading:
             began = time.perf_counter()
-            found = leading_part(gradients, degree, deadline=deadline, jumps=jumps)
+            found = leading_part(function, degree, deadline=deadline, jumps=jumps)
             return cls(
                 found.margins,
                 found.degree,
-                whole=gradients,
+                whole=function,
                 not_checked=found.not_checked,
                 seconds=time.perf_counter() - began,
             )
-        return cls(gradients, homogeneity.degree_of(at_nonzero_outputs(gradients), degree))
+        return cls(function, homogeneity.degree_of(at_nonzero_outputs(function), degree))
 
     @classmethod
-    def known(cls, gradients: Margins, degree: float, *, leading: bool) -> Subject:
+    def known(cls, function: Margins, degree: float, *, leading: bool) -> Subject:
         """Make a subject of margins and a degree that were checked before, without a check.
 
-        All parameters of ``gradients`` count.
+        All parameters of ``function`` count.
         """
         if not leading:
-            return cls(gradients, degree)
-        return cls(leading_part(gradients, degree).margins, degree, whole=gradients)
+            return cls(function, degree)
+        return cls(leading_part(function, degree).margins, degree, whole=function)
 
     def reread(self, module: nn.Module) -> Subject:
         """Return the same module, or a copy of it, with the parameters that it has by now."""
         # The leading-order part was found at a scale that may not do for the new parameters: the
         # module itself is read, and the part is found anew.
         leading = self.whole is not None
-        return self.known(self.itself.gradients.reread(module), self.degree, leading=leading)
+        return self.known(self.itself.function.reread(module), self.degree, leading=leading)
 
     @cached_property
     def rest(self) -> float:
         """Largest |f - f_L| over the largest |f_L|, f_L the leading-order part; 0 without one."""
         if self.whole is None:
             return 0.0
-        leading = self.gradients.outputs(self.gradients.theta)
+        leading = self.function.outputs(self.function.theta)
         rest = self.whole.outputs(self.whole.theta) - leading
         size = np.abs(leading).max()
         if not size > 0:
@@ -312,8 +312,8 @@ class Subject:
     def margins(self) -> Array:
         """Margins (n,) of all pairs."""
         if self.whole is None:
-            return self.gradients.margins(self.gradients.theta)
-        return margins_in_the_limit(self.gradients)
+            return self.function.margins(self.function.theta)
+        return margins_in_the_limit(self.function)
 
     @cached_property
     def linear(self) -> bool:
@@ -322,9 +322,9 @@ class Subject:
             return False
         # Degree 1 alone does not do: max(<w, x>, 0) has it, too. At random a and b
         # q(a + b) = q(a) + q(b), and q(-a) = -q(a), which shows a kink at 0 whatever b is.
-        margins = self.gradients.margins
-        a = evaluate.drawn_like(self.gradients.theta, 0)
-        b = evaluate.drawn_like(self.gradients.theta, 1)
+        margins = self.function.margins
+        a = evaluate.drawn_like(self.function.theta, 0)
+        b = evaluate.drawn_like(self.function.theta, 1)
         at_a = margins(a)
         at_b = margins(b)
         missed = np.abs(np.concatenate([margins(a + b) - at_a - at_b, margins(-a) + at_a]))
@@ -346,7 +346,7 @@ class Subject:
         """Fraction of misclassified samples; nan where an output is not finite."""
         if not math.isfinite(self.min_margin):
             return math.nan
-        return len(self.wrong) / len(self.gradients.labels)
+        return len(self.wrong) / len(self.function.labels)
 
     @property
     def itself(self) -> Subject:
@@ -357,11 +357,11 @@ class Subject:
     def wrong(self) -> NDArray[np.int64]:
         """Samples that have a margin that is not positive."""
         # Not `<= 0`, which would count a margin that is NaN as right.
-        return np.unique(self.gradients.pairs.samples[~(self.margins > 0)])
+        return np.unique(self.function.pairs.samples[~(self.margins > 0)])
 
     def normalised_margin(self, norm: ParameterNorm) -> float:
         """Smallest margin over ||theta||^L; nan where that is not known."""
-        size = norm.value(self.gradients.parameters(self.gradients.theta))
+        size = norm.value(self.function.parameters(self.function.theta))
         if not (size > 0 and math.isfinite(self.min_margin)):
             return math.nan
         # The power L is taken last: that of ||theta|| alone may leave float64 where the ratio does
@@ -389,10 +389,10 @@ class Subject:
                 "its parameters leave the range of float64",
                 "use layers whose outputs grow with the parameters, not with a small power of them",
             )
-        theta = self.gradients.theta / scale
+        theta = self.function.theta / scale
         # Divided, not evaluated at theta / c: the smallest one is exactly 1.
         margins = self.margins / smallest
-        return TangentProgram(self.gradients, theta, self.degree, norm, margins, scale)
+        return TangentProgram(self.function, theta, self.degree, norm, margins, scale)
 
     def _why_not_separating(self) -> str:
         """Say which margins are not positive, and what to do."""
@@ -405,7 +405,7 @@ class Subject:
                 "update before its first step)? Continue the training, or start from other weights"
             )
         wrong = self.wrong
-        n_samples = len(self.gradients.labels)
+        n_samples = len(self.function.labels)
         only = np.setdiff1d(wrong, self.itself.wrong)
         if len(only):
             return (

@@ -43,7 +43,7 @@ class TangentProgram:
 
     Attributes
     ----------
-    gradients : Margins
+    function : Margins
         The margins and their gradients.
     theta : Tensor of shape (P,)
         Parameters at unit margin.
@@ -57,7 +57,7 @@ class TangentProgram:
         The module's own parameters are this times theta.
     """
 
-    gradients: Margins
+    function: Margins
     theta: Tensor
     degree: float
     norm: tensors.ParameterNorm
@@ -67,7 +67,7 @@ class TangentProgram:
     @cached_property
     def size(self) -> float:
         """||theta||."""
-        return self.norm.value(self.gradients.parameters(self.theta))
+        return self.norm.value(self.function.parameters(self.theta))
 
     @property
     def normalised_margin(self) -> float:
@@ -78,7 +78,7 @@ class TangentProgram:
     @cached_property
     def scales(self) -> dict[str, float]:
         """Scale of each tensor in the norm; see `norms.tensors`."""
-        names = self.gradients.shapes
+        names = self.function.shapes
         if isinstance(self.norm, tensors.ComposedNorm):
             return {name: self.norm.unit(name) for name in names}
         return dict.fromkeys(names, 1.0)
@@ -87,13 +87,13 @@ class TangentProgram:
     def units(self) -> Tensor:
         """Scale of the tensor of each entry of theta, shape (P,)."""
         parts = dict[str, Tensor]()
-        for name, shape in self.gradients.shapes.items():
+        for name, shape in self.function.shapes.items():
             parts[name] = torch.full(shape, self.scales[name], dtype=torch.float64)
-        return self.gradients.flat(parts).to(self.theta)
+        return self.function.flat(parts).to(self.theta)
 
-    def slopes(self, direction: Tensor) -> Array:
+    def jvp(self, direction: Tensor) -> Array:
         """J w (n,) of a direction w (P,)."""
-        return self.gradients.slopes(self.theta, direction)
+        return self.function.jvp(self.theta, direction)
 
     def judge(self, weights: Array, v: Tensor | None = None) -> Multipliers:
         """Scale given weights lambda >= 0 (n,), not all 0, and compute the bound they prove.
@@ -101,10 +101,10 @@ class TangentProgram:
         v is J' lambda; it is computed if it is not given.
         """
         if v is None:
-            v = self.gradients.combine(self.theta, weights)
+            v = self.function.vjp(self.theta, weights)
         # lambda / ||v||_* is feasible in the dual program of (2). By Euler's identity <theta, v> is
         # positive, so v is 0 only if it underflows.
-        size = self.norm.dual(self.gradients.parameters(v))
+        size = self.norm.dual(self.function.parameters(v))
         lower = 0.0
         scale = 0.0
         if size > 0:
@@ -132,7 +132,7 @@ class TangentProgram:
         if not least > 0:
             return found
         feasible = (self.degree / least) * w
-        upper = self.norm.value(self.gradients.parameters(feasible))
+        upper = self.norm.value(self.function.parameters(feasible))
         if upper < found.upper:
             return replace(found, upper=upper, direction=feasible)
         return found

@@ -186,7 +186,7 @@ class Trainee:
 
         A linear predictor has none.
         """
-        return not Subject(self.gradients, self.degree).linear
+        return not Subject(self.function, self.degree).linear
 
     @property
     def has_margin_problem(self) -> bool:
@@ -196,7 +196,7 @@ class Trainee:
         return not self.leading
 
     @property
-    def gradients(self) -> Margins:
+    def function(self) -> Margins:
         """Margins of the module as it is, with their gradients."""
         with torch.no_grad():
             outputs = outputs_of(self.module, samples_of(self.inputs, slice(1)))
@@ -228,7 +228,7 @@ class Trainee:
 
         It is nan where a sample is misclassified.
         """
-        subject = Subject.known(self.gradients, self.degree, leading=self.leading)
+        subject = Subject.known(self.function, self.degree, leading=self.leading)
         return subject.gap(self.norm, deadline=deadline)
 
     @torch.no_grad()
@@ -322,11 +322,11 @@ def as_trainee(
         name_of_module = "module.double()"
     call = f"call `train_to_limit({name_of_module}, inputs, labels, leading=True)`"
     with evaluate.undisturbed(module) as copied, offering_leading(call):
-        gradients = margins_of(copied, first, array[: evaluate.PROBES])
-        if gradients.classes is None:
+        function = margins_of(copied, first, array[: evaluate.PROBES])
+        if function.classes is None:
             y = as_labels(array, len(array))
         else:
-            y, _ = as_class_labels(array, len(array), gradients.classes)
+            y, _ = as_class_labels(array, len(array), function.classes)
         # --- theta: a parameter without a gradient (a gate's weights) is constant, no part of it
         values = evaluate.values_of(copied)
         leaves = [values[name].requires_grad_() for name in trained]
@@ -340,7 +340,7 @@ def as_trainee(
         for (name, w), slope in zip(trained.items(), slopes, strict=True):
             if slope is not None:
                 reached[name] = w
-        subject = Subject.of(gradients, reached, leading=leading, deadline=deadline)
+        subject = Subject.of(function, reached, leading=leading, deadline=deadline)
     if subject.not_checked:
         warnings.warn(
             f"whether the leading-order part jumps in {listed(subject.not_checked)} was not "
