@@ -92,7 +92,8 @@ def margins_of(
     ------
     ValueError
         Inputs, outputs or labels that do not fit; outputs that are random, depend on the other
-        samples of a batch, or are not finite; no parameter to train; a norm that names parts that the module lacks.
+        samples of a batch, or are not finite; no parameter to train; a norm that names parts that
+        the module lacks.
     """
     inputs, labels = collected(inputs, labels)
     arguments = evaluate.as_arguments(inputs, module)
