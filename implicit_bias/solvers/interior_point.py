@@ -415,7 +415,7 @@ class CentralPath(Run):
                 point = self.cold_start(cone)
             tolerances = stage.tolerances
             step_rule = stage.step_rule
-            n_products = scaled.n_rows + scaled.n_boxes + point.order
+            n_products = scaled.n_rows + scaled.n_boxes + point.n_cone_products
             n_steps = 0
             n_waited = 0  # steps since the last progress
             # No row is idle: all are in the system, in order.
@@ -715,7 +715,7 @@ class CentralPath(Run):
         if not (norm > 0.0 and upper < solver.farthest_warm * lower):
             return self.cold_start(cone)
         gap = min(max(upper / lower - 1.0, solver.least_warm), 1.0)
-        mu = gap * lower / (scaled.n_rows + scaled.n_boxes + cone.order_at(primal))
+        mu = gap * lower / (scaled.n_rows + scaled.n_boxes + cone.count_products(primal))
         floor = float(alpha.mean()) * gap
         raised = torch.maximum(alpha, mu / excess.clamp(min=mu / floor))
         raised = scaled.balanced_inside(raised)

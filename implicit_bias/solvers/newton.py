@@ -173,7 +173,7 @@ class RowNewton(Newton[AnyCone]):
     def factorise_with(self, Q: Callable[[], Tensor], border: Tensor, slack: Tensor) -> None:
         """Factorise A = Q + D, and the Schur complement of a border and e, of this slack.
 
-        ``Q`` returns what rows see of the cone, made anew.
+        ``Q`` returns what rows see of the cone, made anew and stored by columns (`factor`).
         """
         p = self.point
         # The diagonal of D, and its blocks where several rows share a box.
@@ -269,6 +269,7 @@ class ClassRowNewton(RowNewton[AnyClassCone]):
         """Factorise the system."""
         Q, border, slack = self.cone.row_matrix()
         self.n_border = border.shape[1]
+        # By columns, as `factor` asks for: the upper triangle, which counts, becomes the lower one.
         self.factorise_with(lambda: Q.clone().T, border, slack)
 
     def times_D(self, alpha: Tensor, beta: Tensor) -> Tensor:
