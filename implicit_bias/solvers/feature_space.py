@@ -60,7 +60,7 @@ from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers.base import Answer, Start
 from implicit_bias.solvers.equilibration import EquilibratedProblem
-from implicit_bias.solvers.interior_point import InteriorPoint, is_not_euclidean
+from implicit_bias.solvers.interior_point import InteriorPoint, has_class_cone
 from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps
 from implicit_bias.solvers.scaled_rows import TINY
 from implicit_bias.solvers.second_order import ConeVectors, SecondOrderCones
@@ -116,12 +116,12 @@ class FeatureSpace(RowSolver):
     own_limit: ClassVar[int] = 150
 
     def takes_norm(self, problem: MarginProblem) -> bool:
-        """Those of the interior point that are no sums of l2."""
-        return is_not_euclidean(problem)
+        """Whether the interior point takes the norm as it is."""
+        return has_class_cone(problem)
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Take sums of l2 of two classes; the interior point takes all else."""
-        if problem.classes is not None or is_not_euclidean(problem):
+        if problem.classes is not None or has_class_cone(problem):
             options = {x.name: getattr(self, x.name) for x in fields(RowSolver)}
             return InteriorPoint(system="features", **options).prepare(problem, start)
         rows = self.chosen(problem)

@@ -56,7 +56,7 @@ from torch import Tensor
 
 from implicit_bias.base.validation import check_choice
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.norms import BALLS, entries_of, nuclear_groups
+from implicit_bias.norms import entries_of, is_of_singular_values
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers import costs
 from implicit_bias.solvers.base import Answer, Start, Tolerances
@@ -84,16 +84,13 @@ from implicit_bias.solvers.scaled_rows import TINY
 from implicit_bias.solvers.scaling import ScaledProblem
 
 
-def is_not_euclidean(problem: MarginProblem) -> bool:
-    """Whether the interior point takes the norm by a `ClassCone`: no sum of l2 norms."""
-    matrices = problem.norm in BALLS or nuclear_groups(problem.norm) is not None
-    entries = entries_of(problem.norm) is not None
-    return entries or (problem.classes is not None and matrices)
-
-
-def class_features(problem: MarginProblem) -> int:
-    """Return K F, the order of the system in the space of the features at most."""
-    return math.prod(problem.norm_shape)
+def has_class_cone(problem: MarginProblem) -> bool:
+    """Whether a `ClassCone` takes the norm; all others have to be sums of Euclidean norms."""
+    if entries_of(problem.norm) is not None:
+        return True
+    # With two classes the matrix of the classes has one row, whose only singular value is its
+    # Euclidean norm.
+    return problem.classes is not None and is_of_singular_values(problem.norm)
 
 
 @dataclass(frozen=True)
@@ -270,13 +267,13 @@ class InteriorPoint(RowSolver):
         check_choice(self.system, "system", ("auto", "rows", "features"))
 
     def takes_norm(self, problem: MarginProblem) -> bool:
-        """Those of matrices of the classes."""
-        return is_not_euclidean(problem)
+        """Whether the norm is one of entries, or of the classes' singular values."""
+        return has_class_cone(problem)
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Choose the system and the cone."""
         rows = self.chosen(problem)
-        euclidean = not is_not_euclidean(problem)
+        by_class_cone = has_class_cone(problem)
         system = self.system
         seconds_per_step = 0.0
         if system == "auto" or self.max_seconds is not None:
@@ -288,7 +285,7 @@ class InteriorPoint(RowSolver):
             seconds_per_step = seconds / self.fewest_steps
         cone: type[GroupCone | EntryCone | SpectralCone | NuclearCone]
         newton: type[Newton[Any]]
-        if not euclidean:
+        if by_class_cone:
             cone = class_cone(problem)
         elif system == "features":
             cone = FeatureGroupCone
@@ -296,14 +293,15 @@ class InteriorPoint(RowSolver):
             cone = GroupCone
         if system == "features":
             newton = FeatureNewton
-        elif euclidean:
+        elif not by_class_cone:
             newton = GroupRowNewton
         elif cone is NuclearCone:
             newton = FixedRadiusRowNewton
         else:
             newton = FreeRadiusRowNewton
-        if not euclidean and start is not None and start.coef.shape != problem.coef_shape:
-            start = None  # of other features
+        # A class cone begins at the coefficients of a start. Those of other features say nothing.
+        if by_class_cone and start is not None and start.coef.shape != problem.coef_shape:
+            start = None
         run = CentralPath(self, problem, rows, start, cone, newton)
         run.seconds_per_step = seconds_per_step
         return run
