@@ -22,6 +22,8 @@ R, T             multiplier and slack of the cone, see `cones`: of groups, G num
                  group scales R_g = d_g of zeta_g = d_g V_g and T_g = 1/2 - ||V_g||^2 / 2
 W, t             the matrix in the cone, and its radius: V and 1, or zeta and its norm
 beta    (J,)     multiplier of e' alpha = 0: the intercept; (0,) without one, and so e is (P, 0)
+Q(d)    (P, P)   what rows see of d at Euclidean groups: the sum of d_g times the Gram matrix of the
+                 rows' features in group g (`scaled_rows`)
 ======  =======  ==========================================================================
 
 A Newton step eliminates s, xi, w and T and solves one system in the space of the rows, or of the
@@ -33,10 +35,10 @@ lower bound is b' alpha, scaled into Omega_*(V) <= 1 and the boxes.
 
 For groups, in the rows, two things save time and change nothing else.
 
-Float32   Far from the optimum half the digits steer as well: the first steps are computed in
-          float32, in half the time, until the gap is coarse, or a doubt arises whether the data are
-          separable. With many rows a tolerance that float32 can hold is reached in it, and float64
-          has only to verify the bounds.
+Float32   Far from the optimum half the digits give as good a step. So the first steps are computed
+          in float32, in half the time, until the gap is coarse, or it is doubtful whether the data
+          are separable. With many rows, and a tolerance that float32 can reach, all of them are, and
+          float64 has only to compute the bounds of the last iterate.
 Idle      When the gap is coarse, samples that are clearly no support vectors (s / alpha dwarfs the
 rows      diagonal of Q(d)) are left out of the system. They follow the central path by themselves:
           their s is what their margin exceeds b by, their alpha tends to mu / s, and its
@@ -389,7 +391,8 @@ class CentralPath(Run):
     def steps(self) -> Steps:
         """Follow the central path in stages until one ends otherwise than in trouble."""
         solver = self.solver
-        coarse_gap = solver.coarse_gap
+        # Whether float32 has had digits enough for the products of a step in the features.
+        coarse_enough = True
         status = Status.NUMERICAL_TROUBLE
         dtype: torch.dtype | None = None
         reached: Iterate | None = None  # by the steps in float32
@@ -416,7 +419,7 @@ class CentralPath(Run):
             n_products = scaled.n_rows + scaled.n_boxes + point.n_cone_products
             n_steps = 0
             n_waited = 0  # steps since the last progress
-            # No row is idle: all are in the system, in order.
+            # No row is idle at first: all are in the system, in order.
             rows = scaled.rows
             free = torch.arange(scaled.n_rows, device=scaled.device)
             idle = torch.zeros(scaled.n_rows, dtype=torch.bool, device=scaled.device)
@@ -556,8 +559,10 @@ class CentralPath(Run):
                             Drift(scaled.rows.dual_vectors(away), scaled.e.T @ away),
                             Drift(scaled.rows.dual_vectors(by_mu), scaled.e.T @ by_mu),
                         )
-                    # On the way to a proof of inseparability alpha needs all digits.
-                    coarse = 0.0 < coarse_gap < self.gap < math.inf
+                    # Products in float32 while the gap is coarse; but not while there is none, as
+                    # a proof of inseparability needs all digits of alpha.
+                    gap_is_coarse = 0.0 < solver.coarse_gap < self.gap < math.inf
+                    coarse = coarse_enough and gap_is_coarse
                     cone.scale()
                     newton = self.newton_type(
                         cone=cone,
@@ -596,7 +601,8 @@ class CentralPath(Run):
                         step = max(candidates, key=point.step_to_boundary)
                         to_boundary = point.step_to_boundary(step)
                     if coarse and not newton.coarse:
-                        coarse_gap = math.inf  # float32 has too few digits for later steps, too
+                        # Float32 has too few digits for later steps, too.
+                        coarse_enough = False
 
                     # --- Step ---------------------------------------------------------------------
                     # One length for primal and dual: the equations are bilinear in both.
@@ -605,7 +611,8 @@ class CentralPath(Run):
                         point = cone.moved(point, step, length)
                     else:
                         point = point.moved(step, length)
-                    if some_idle:  # towards mu / s
+                    if some_idle:
+                        # A full step would take them to mu / s, with the new mu.
                         moved = idle_alpha + length * (target / excess - idle_alpha)
                         idle_alpha = torch.where(idle, moved, 0.0)
                 except Breakdown:

@@ -92,20 +92,20 @@ class Iterate(ConePoint):
         One step for all variables: the conjugate is bilinear, and unequal steps would undo the
         progress of its residual.
         """
-        rates = []
+        rates = []  # relative changes, the least of which sets the step
         for name in ("alpha", "s", "w", "xi", "t", "R", "T"):
             value = getattr(self, name)
             change = getattr(step, name)
             if not value.numel():
                 continue
-            # x + l dx stays positive up to l = 1 / max(-dx / x); matrices have eigenvalues there.
             if value.ndim == 2:
                 # A + l dA is definite as long as I + l A^-1 dA has positive eigenvalues.
                 rates.append(relative_eigenvalues(value, change))
             else:
+                # x + l dx is positive as long as 1 + l dx / x is.
                 rates.append((change / value).reshape(-1))
         least = float(torch.cat(rates).min())
-        # max(1.0, NaN) is 1.0 in Python: a full step.
+        # The line below would take NaN for a full step: max(1.0, NaN) is 1.0 in Python.
         if not math.isfinite(least):
             raise Breakdown
         return 1.0 / max(1.0, -least)
