@@ -141,7 +141,7 @@ class OneGroup(RowSolver):
         return len(self.growths) * self.most_levels * self.max_steps + self.fallback.limit
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
-        """Leave all to the steps."""
+        """Set up the exchanges; the Gram matrix is formed by the first step."""
         return _Exchanges(self, problem, start)
 
     def levels(self, n_rows: int) -> list[int]:
@@ -344,13 +344,9 @@ class _Exchanges(Run):
         if scaled.soft:
             parts[:, 1] = torch.where(sets == RowSet.AT_BOX, scaled.C[:n], 0.0)
             right = torch.hstack([right, -self._products(parts[:, 1:])[F]])
-        # Without offsets the border (F, 0) and its right side (0, k) need no product.
-        border = scaled.e[: len(F)]
-        rest = parts[:0]
-        if scaled.n_offsets:
-            border = scaled.e[F]
-            rest = -scaled.e[:n].T @ parts
-        solved = self._solve_bordered(F, border, right, rest)
+        # What the free rows have to make up for in e' a = 0. Without an offset e has no columns.
+        imbalance = scaled.e[:n].T @ parts
+        solved = self._solve_bordered(F, scaled.e[F], right, -imbalance)
         if solved is None:
             return None
         parts[F], beta = solved
