@@ -37,8 +37,8 @@ For groups, in the rows, two things save time and change nothing else.
 
 Float32   Far from the optimum half the digits give as good a step. So the first steps are computed
           in float32, in half the time, until the gap is coarse, or it is doubtful whether the data
-          are separable. With many rows, and a tolerance that float32 can reach, all of them are, and
-          float64 has only to compute the bounds of the last iterate.
+          are separable. With many rows, and a tolerance that float32 can reach, all of them are.
+          Then float64 has only to compute the bounds of the last iterate.
 Idle      When the gap is coarse, samples that are clearly no support vectors (s / alpha dwarfs the
 rows      diagonal of Q(d)) are left out of the system. They follow the central path by themselves:
           their s is what their margin exceeds b by, their alpha tends to mu / s, and its

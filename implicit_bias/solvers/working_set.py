@@ -117,8 +117,8 @@ class _WorkingRows(RowRounds):
         self.one_group = problem.hard_margin and problem.n_groups == 1 and not by_class_cone
         self.by_one_group = False
         self._choose_first(start)
-        # What a solve under l2 has found, if it proves that nothing separates the rows: whether they
-        # are separable does not depend on the norm.
+        # What a solve under l2 has found, if that proves that nothing separates the rows. Under
+        # another norm nothing does, either.
         self._inseparable: base.Candidate | None = None
         if by_class_cone:
             self._inseparable = self._choose_by_euclidean()
