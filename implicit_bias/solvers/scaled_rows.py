@@ -7,18 +7,20 @@ Classes   A pair touches two of the K classes. So products are formed class by c
           that touch it, and each sample has one row of X and Z, however many rivals it has.
 Q(d)      Symmetric, so one triangle is computed, in place of the last one.
 
-=======  ================  =======================================================================
-X        (n, D')           inputs x_n / nu_n of the samples that have rows, constant ones merged;
-                           y_n x_n / nu_n with two classes
-Z        (n, M' + 1)       rotated gates; the last column is the shared constant, 1
-groups   (M',)             group g' of each rotated gate, one numbering for all classes
-share    (G',)             S^2 / C: weight of the shared column in group g'; 0 where it has no part
-columns  (K', G')          group of the norm that a class's group of gates is in
-V        (K', M' + 1, D')  V_c = sum_p alpha_p (b_p)_c z_n (x) x_n
-Pi       (P, G)            Pi_g = Q_g alpha, through feature space: <V_g, features of the row in g>
-gram     (n, n)            X X'
-Q(d)     (P, P)            sum_g d_g Q_g = (B B') o (X X') o (Z diag(d) Z'), B the label vectors
-=======  ================  =======================================================================
+===========  ================  ===================================================================
+X            (n, D')           inputs x_n / nu_n of the samples with rows, constant ones merged;
+                               y_n x_n / nu_n with two classes
+Z            (n, M' + 1)       rotated gates; the last column is the shared constant, 1
+groups       (M',)             group g' of each rotated gate, one numbering for all classes
+share        (G',)             S^2 / C: weight of the shared column in group g'; 0 where it has no
+                               part
+norm_groups  (K', G')          group of the norm that a class's group of gates is in
+V            (K', M' + 1, D')  V_c = sum_p alpha_p (b_p)_c z_n (x) x_n
+Pi           (P, G)            Pi_g = Q_g alpha, through feature space: <V_g, features of the row in
+                               g>
+gram         (n, n)            X X'
+Q(d)         (P, P)            sum_g d_g Q_g = (B B') o (X X') o (Z diag(d) Z'), B the label vectors
+===========  ================  ===================================================================
 """
 
 from __future__ import annotations
@@ -62,13 +64,13 @@ class GateGroups:
 
     groups: Tensor
     share: Tensor
-    columns: Tensor
+    norm_groups: Tensor
     n_groups: int
 
     @cached_property
     def of_gates(self) -> Tensor:
         """Group of the norm of each rotated gate of each class, (K' M',)."""
-        return self.columns[:, self.groups].reshape(-1)
+        return self.norm_groups[:, self.groups].reshape(-1)
 
     @cached_property
     def members(self) -> Tensor:
@@ -76,16 +78,16 @@ class GateGroups:
 
         ||V_g||^2 is the sum over classes c and gates m of that much of ||V_cm||^2.
         """
-        n_classes = len(self.columns)
+        n_classes = len(self.norm_groups)
         found = self.share.new_zeros(n_classes, len(self.groups) + 1, self.n_groups)
-        found[:, :-1].scatter_(2, self.columns[:, self.groups][:, :, None], 1.0)
-        found[:, -1].scatter_add_(1, self.columns, self.share.expand(n_classes, -1))
+        found[:, :-1].scatter_(2, self.norm_groups[:, self.groups][:, :, None], 1.0)
+        found[:, -1].scatter_add_(1, self.norm_groups, self.share.expand(n_classes, -1))
         return found
 
     @cached_property
     def distinct(self) -> bool:
         """Whether no two groups of gates of a class are in one group of the norm."""
-        return all(len(torch.unique(columns)) == len(columns) for columns in self.columns)
+        return all(len(torch.unique(groups)) == len(groups) for groups in self.norm_groups)
 
 
 class ScaledRows:
@@ -113,7 +115,7 @@ class ScaledRows:
         self.Z = Z
         self.gate_groups = gate_groups
         self.pairs = pairs
-        self.n_classes = len(gate_groups.columns)
+        self.n_classes = len(gate_groups.norm_groups)
         self.signed = self.n_classes == 1
 
     def __len__(self) -> int:
@@ -148,7 +150,7 @@ class ScaledRows:
         found = V.new_zeros(groups.n_groups)
         found.index_add_(0, groups.of_gates, by_gate[:, :-1].reshape(-1))
         constant = by_gate[:, -1:] * groups.share
-        return found.index_add_(0, groups.columns.reshape(-1), constant.reshape(-1))
+        return found.index_add_(0, groups.norm_groups.reshape(-1), constant.reshape(-1))
 
     def group_products(self, V: Tensor) -> Tensor:
         """Pi (P, G): <V_g, features of the row in group g>."""
@@ -163,13 +165,14 @@ class ScaledRows:
         if self.signed:
             return sums_of_gates(slice(None), V[0])
         Pi = V.new_zeros(len(self), groups.n_groups)
-        for V_of_class, columns, touching in zip(V, groups.columns, self._touching, strict=True):
+        classes = zip(V, groups.norm_groups, self._touching, strict=True)
+        for V_of_class, of_norm, touching in classes:
             rows, sign, samples, at = touching
             values = sums_of_gates(samples, V_of_class)[at].mul_(sign[:, None])
             if groups.distinct:
-                Pi[rows[:, None], columns] += values
+                Pi[rows[:, None], of_norm] += values
             else:  # += would keep one of the values that meet in a place
-                Pi.index_put_((rows[:, None], columns), values, accumulate=True)
+                Pi.index_put_((rows[:, None], of_norm), values, accumulate=True)
         return Pi
 
     def curvature(self, d: Tensor) -> Tensor:
@@ -216,7 +219,7 @@ class ScaledRows:
 
     def _weights(self, d: Tensor) -> Tensor:
         """Return d of each class and column of Z, shape (K', M' + 1)."""
-        by_group = d[self.gate_groups.columns]  # (K', G')
+        by_group = d[self.gate_groups.norm_groups]  # (K', G')
         constant = by_group @ self.gate_groups.share
         return torch.hstack([by_group[:, self.gate_groups.groups], constant[:, None]])
 

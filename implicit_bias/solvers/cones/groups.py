@@ -137,10 +137,10 @@ class FeatureGroupCone(GroupCone, FeatureCone):
         super().__init__(scaled)
         rows = scaled.rows
         groups = rows.gate_groups
-        n_classes = len(groups.columns)
+        n_classes = len(groups.norm_groups)
         # V sums to 0 over the classes: where their groups agree, one coordinate less will do.
         basis = np.eye(n_classes)
-        if n_classes > 1 and (groups.columns == groups.columns[0]).all():
+        if n_classes > 1 and (groups.norm_groups == groups.norm_groups[0]).all():
             basis = sum_free_basis(n_classes)
         self.members = groups.members[: basis.shape[1]]  # (r, M' + 1, G)
         self.n_gates = rows.Z.shape[1]
