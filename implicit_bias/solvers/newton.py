@@ -390,7 +390,7 @@ class FeatureNewton(Newton[FeatureCone]):
 
     # The refinement ends after a correction below this fraction of the solution: the next one would
     # be about its square.
-    settled: ClassVar[float] = 1e-8
+    negligible: ClassVar[float] = 1e-8
     # Of products in float32 each refinement has to be smaller than the last by this factor.
     shrinking: ClassVar[float] = 1e-2
 
@@ -487,7 +487,7 @@ class FeatureNewton(Newton[FeatureCone]):
             alpha = self.over_D(right - phi.apply(zeta) - e @ x[size:])
             correction = change.norm()
             size_of_x = x.norm()
-            if correction <= self.settled * size_of_x:
+            if correction <= self.negligible * size_of_x:
                 break
             if self.coarse and correction > self.shrinking**refinement * size_of_x:
                 self._factorise_in_float64()
