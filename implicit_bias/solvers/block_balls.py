@@ -211,7 +211,7 @@ class SingularBall:
         self._right = below @ Vt.T
 
     def scaled(self, rows: Tensor) -> Tensor:
-        """Rows (n, size) times K^(-1/2), in the bases of C, on which inner products do not depend."""
+        """Rows (n, size) times K^(-1/2), in the bases of C, which leave inner products alone."""
         return self._power(self._left @ self._matrix(rows) @ self._right, -0.5).reshape(rows.shape)
 
     def solved(self, v: Tensor) -> Tensor:

@@ -529,16 +529,19 @@ def _row_products(layout: Layout, weights: Tensor) -> Callable[[slice, slice, Te
     features = layout.features
     rows = layout.rows
     X = torch.tensor(features.X, device=device)
-    few = features.sparse_gates if are_few(features.gates) else None
-    if few is None:
+    # Where few gates are on, their products are computed from a sparse matrix.
+    sparse = are_few(features.gates)
+    if sparse:
+        gates = features.sparse_gates
+    else:
         Z = torch.tensor(dense(features.gates), device=device)
 
     def of_samples(new: slice, until: slice, out: Tensor) -> None:
-        if few is None:
-            mask_into(out, X[new] @ X[until].T, Z[new], Z[until])
-        else:
-            mask = torch.tensor((few[new] @ few[until].T).toarray(), device=device)
+        if sparse:
+            mask = torch.tensor((gates[new] @ gates[until].T).toarray(), device=device)
             torch.mul(X[new] @ X[until].T, mask, out=out)
+        else:
+            mask_into(out, X[new] @ X[until].T, Z[new], Z[until])
 
     if layout.signed:
         signs = torch.tensor(np.where(rows.owners, -1.0, 1.0), device=device)

@@ -131,6 +131,7 @@ class _WorkingRows(RowRounds):
         rows = self.constraints
         size = self.solver.first_size
         self.margins = np.zeros(len(rows))
+        from_start = False
         if start is not None and not interior_point.has_class_cone(problem):
             euclidean_form(problem)  # refuses other norms, as the inner solver would
             alpha = np.zeros(problem.alpha_shape)
@@ -138,8 +139,8 @@ class _WorkingRows(RowRounds):
             coef = problem.coef_of(alpha, start.group_norms)
             intercept = start.intercept if problem.intercept else problem.no_offset
             self.margins = self.margins_of(coef, intercept)
-        # Margins that are all 0, as without a start, or that overflow choose no rows.
-        from_start = self.margins.any() and np.isfinite(self.margins).all()
+            # Margins that are all 0, or that overflow, choose no rows.
+            from_start = bool(self.margins.any() and np.isfinite(self.margins).all())
         if rows.width == 1 and not from_start:
             # With two classes, samples of small margins by V are no better a choice than any.
             self.rows = spread(rows.owners, max(1, size // rows.n_classes))
