@@ -51,7 +51,14 @@ named.py      norms by name, custom norms, and what solvers may use
 from implicit_bias.norms.entries import L1, L2, LInf, Lp
 from implicit_bias.norms.groups import GroupL2, GroupNorm, MaxOverGroups, SumOverGroups, as_groups
 from implicit_bias.norms.matrices import Nuclear, OfSingularValues, Schatten, Spectral, as_matrix
-from implicit_bias.norms.named import BALLS, NAMES, OwnNorm, as_norm, entries_of, nuclear_groups
+from implicit_bias.norms.named import (
+    NAMES,
+    OwnNorm,
+    as_norm,
+    entries_of,
+    is_of_singular_values,
+    nuclear_groups,
+)
 from implicit_bias.norms.norm import (
     RANK_TOLERANCE,
     HasAtom,

@@ -44,9 +44,10 @@ class Entrywise(UndividedNorm):
         sizes = abs(coef)
         if self.exponent == 1:
             return float(sizes.sum())
-        # Entries are divided by the largest one, so that no power over- or underflows.
+        # Entries are divided by the largest one, so that no power over- or underflows. Without
+        # entries there is no largest one.
         largest = 0.0
-        if math.prod(sizes.shape):
+        if len(sizes.reshape(-1)):
             largest = float(sizes.max())
         if largest in (0.0, math.inf) or math.isinf(self.exponent):
             return largest
@@ -69,7 +70,7 @@ class Entrywise(UndividedNorm):
             return found
         # The power q - 1 is 1 / (p - 1). For p = infinity it is 0, which leaves the signs. Both
         # divisors are 1 instead of 0 where V is 0.
-        largest = LInf().value(sizes) or 1.0
+        largest = LInf().value(V) or 1.0
         found = signs * (sizes / largest) ** (1.0 / (self.exponent - 1.0))
         return found / (self.value(found) or 1.0)
 
@@ -77,14 +78,14 @@ class Entrywise(UndividedNorm):
     def _bound(self, A: Enclosure) -> float:
         if math.isinf(self.exponent):
             return self.value(A.magnitude)
-        # First the relative error of the powers and their sum. A power multiplies the rounding of
-        # the division by p, and the root divides it by p again: it counts once.
-        # Then that of the root. Its exponent 1 / p is rounded, and so is the p of a dual norm,
-        # p / (p - 1), twice. An exponent p' in the place of p changes the norm of n entries by a
-        # factor n^|1 / p - 1 / p'| at most: hence the logarithm of n.
+        # The relative error of the powers and their sum. A power multiplies the rounding of the
+        # division by p, and the root divides it by p again: it counts once.
         size = A.value.size
         of_power = 8  # the roundings of a power, at most
         of_sum = gamma(of_power + size + 4)
+        # The relative error of the root. Its exponent 1 / p is rounded, and so is the p of a dual
+        # norm, p / (p - 1), twice. An exponent p' in the place of p changes the norm of n entries
+        # by a factor n^|1 / p - 1 / p'| at most: hence the logarithm of n.
         of_root = gamma(of_power + 4) * (1.0 + math.log(max(size, 2)))
         return self.value(A.magnitude) * (1.0 + SAFETY * (of_sum + of_root))
 
@@ -179,7 +180,7 @@ class L2(Entrywise):
 
     @property
     def conjugate(self) -> L2:
-        """The root of the sum of squares of absolute values."""
+        """L2 itself."""
         return L2()
 
 

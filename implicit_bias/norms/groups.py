@@ -217,18 +217,19 @@ class _OverGroups(ConjugatedNorm):
 
     @final
     def partition(self, shape: Shape) -> Partition | None:
-        """Return the terms of all groups where the outer norm sums them; None for a maximum.
+        """Return the partitions of all groups as one where the outer norm sums; else None.
 
-        The largest absolute value of all entries is the exception: it is one term.
+        The exception is a maximum of maxima: the largest absolute value of all entries.
         """
         parts = self._places(shape)
+        # One group alone is the sum of all groups and their maximum.
         if self._outer == LInf() and len(parts) > 1:
-            # A maximum over groups is no sum. The maximum of maxima is that of all entries.
+            # A maximum over groups is no sum. But the maximum of maxima is that of all entries.
             found = self.norm.partition(shape)
             if found is not None and found.inner == "linf" and not found.groups.any():
                 return found
             return None
-        # The terms of one group after the other, numbered on.
+        # The partition of one group after the other, numbered on.
         whole = np.zeros(shape, dtype=np.int64)
         count = 0
         inner: InnerNorm = "l2"
@@ -247,6 +248,7 @@ class _OverGroups(ConjugatedNorm):
         atoms = [self.norm.atom(zeta[p.ravel()], p.shape, cp) for p in self._places(shape)]
         if self._outer == L1():
             return sum(atoms)
+        # A norm is not below 0, which makes a second argument: `maximum` needs two.
         return cp.maximum(*atoms, 0.0)
 
     def _places(self, shape: Shape) -> list[NDArray[Any]]:
@@ -381,7 +383,7 @@ def as_groups(groups: ArrayLike) -> NDArray[np.int64]:
         raise ValueError(f"{wanted}, got lists of several lengths: {as_lists}") from None
     if given.ndim != 1 or len(given) == 0:
         raise ValueError(f"{wanted}, got shape {given.shape}: {as_lists}")
-    # Names are strings of either kind, or objects; numbers may be objects, too, as in a table.
+    # Names are strings of numpy's kinds O, U and T. Numbers may be of kind O, too, as in a table.
     if given.dtype.kind in "OUT" and not all(isinstance(each, Number) for each in given):
         for name in given:
             if not isinstance(name, str):

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from implicit_bias.base.rounding import SAFETY, UNDERFLOW, Enclosure, gamma
-from implicit_bias.base.validation import Array, UnsuitableError
+from implicit_bias.base.validation import Array, UnsuitableError, check_number
 from implicit_bias.norms.entries import L1, L2, Entrywise, LInf, Lp, conjugate_exponent
 from implicit_bias.norms.norm import (
     RANK_TOLERANCE,
@@ -49,8 +49,8 @@ class OfSingularValues(UndividedNorm):
         U, s, Vt = _linalg(V).svd(as_matrix(V), full_matrices=False)
         # Singular values that are 0 but for rounding would have a = 1 in the spectral norm. A dtype
         # of torch has the name of numpy's, with a prefix.
-        unit = np.finfo(str(s.dtype).removeprefix("torch.")).eps
-        tolerance = max(RANK_TOLERANCE, float(unit) * max(len(U), Vt.shape[1]))
+        eps = float(np.finfo(str(s.dtype).removeprefix("torch.")).eps)
+        tolerance = max(RANK_TOLERANCE, eps * max(len(U), Vt.shape[1]))
         a = self.entries.maximiser(s * (s > tolerance * s[0]))
         return ((U * a) @ Vt).reshape(V.shape)
 
@@ -117,7 +117,7 @@ class Spectral(OfSingularValues):
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
         """Return the norm in CVXPY."""
-        return cp.sigma_max(_matrix_of(zeta, shape, cp))
+        return cp.sigma_max(_matrix_expression(zeta, shape, cp))
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Nuclear(OfSingularValues):
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
         """Return the norm in CVXPY."""
-        return cp.normNuc(_matrix_of(zeta, shape, cp))
+        return cp.normNuc(_matrix_expression(zeta, shape, cp))
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Schatten(OfSingularValues):
     p: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "p", Lp(self.p).p)  # which checks it
+        check_number(self.p, "p", "[1, inf]")
 
     @property
     def entries(self) -> Entrywise:  # type: ignore[override]
@@ -190,14 +190,13 @@ class Schatten(OfSingularValues):
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
         """Return the norm in CVXPY, which has no Schatten norms but three."""
-        known: dict[float, ConjugatedNorm] = {1.0: Nuclear(), 2.0: L2(), math.inf: Spectral()}
-        same = known.get(self.p)
-        if same is None:
+        same: dict[float, ConjugatedNorm] = {1.0: Nuclear(), 2.0: L2(), math.inf: Spectral()}
+        if self.p not in same:
             raise UnsuitableError(
                 f"CVXPY has no expression for {self!r}, so no solver takes it beside many classes "
                 "or gates: take p = 1, 2 or inf, or certify your coefficients"
             )
-        return same.atom(zeta, shape, cp)
+        return same[self.p].atom(zeta, shape, cp)
 
 
 def as_matrix(coef: Array) -> Array:
@@ -205,7 +204,8 @@ def as_matrix(coef: Array) -> Array:
     return coef.reshape(coef.shape[0], -1)
 
 
-def _matrix_of(zeta: Any, shape: Shape, cp: Any) -> Any:
+def _matrix_expression(zeta: Any, shape: Shape, cp: Any) -> Any:
+    """Return flattened coefficients of this shape as the matrix of `as_matrix`, in CVXPY."""
     return cp.reshape(zeta, (shape[0], math.prod(shape[1:])), order="C")
 
 

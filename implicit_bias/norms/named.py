@@ -165,10 +165,6 @@ def name_of(norm: Norm) -> str:
     return type(norm).__name__
 
 
-# Norms of singular values that built-in solvers take: each is the spectral norm or its dual.
-BALLS: tuple[Norm, ...] = (Nuclear(), Spectral())
-
-
 def entries_of(norm: Norm) -> Entrywise | None:
     """Return the l_p norm, p other than 2, that a norm is or sums over groups; else None."""
     inner = norm
@@ -177,6 +173,14 @@ def entries_of(norm: Norm) -> Entrywise | None:
     if isinstance(inner, Entrywise) and inner.exponent != 2.0:
         return inner
     return None
+
+
+def is_of_singular_values(norm: Norm) -> bool:
+    """Whether built-in solvers take a norm as one of the classes' singular values.
+
+    These are the spectral and the nuclear norm, and the sum of nuclear norms over groups of gates.
+    """
+    return norm in (Nuclear(), Spectral()) or nuclear_groups(norm) is not None
 
 
 def nuclear_groups(norm: Norm) -> NDArray[np.int64] | None:

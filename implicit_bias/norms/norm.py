@@ -17,6 +17,9 @@ SumNorm         ``group_norms`` and ``dual_norms``        the largest of ``dual_
 ConjugatedNorm  any                                       ``conjugate``, another norm of the package
 UndividedNorm   one                                       ``conjugate``
 ==============  ========================================  ==========================================
+
+The groups of a `Partition` are others than these terms: they say what a solver may use, and are as
+small as they can be. So l1 has one term, itself, and a partition with a group for each entry.
 """
 
 from __future__ import annotations
@@ -120,7 +123,7 @@ class Norm(NormOf[Array, Shape]):
 
     @abstractmethod
     def group_norms(self, coef: Array) -> Array:
-        """Return the terms of Omega as a sum over groups, (G,); a norm that is none has G = 1."""
+        """Return the terms of Omega as a sum over groups, (G,); G = 1 if it is no such sum."""
 
     @abstractmethod
     def dual_norms(self, V: Array) -> Array:
@@ -159,7 +162,7 @@ class HasAtom(Protocol):
 
 
 class OneGroupNorm(Norm):
-    """A norm that is no sum over groups, or whose groups are not known.
+    """A norm with one term: itself, whether or not it is a sum over groups.
 
     A subclass defines all other methods: value, dual, maximiser, atom, both bounds, partition.
     """
@@ -176,7 +179,7 @@ class OneGroupNorm(Norm):
 
 
 class SumNorm(Norm):
-    """A norm that is a sum over groups, and whose dual is no norm of this package."""
+    """A norm that is a sum over groups, and whose dual norm has no class in this package."""
 
     @final
     def value(self, coef: Array) -> float:

@@ -160,7 +160,7 @@ class ComposedNorm(ParameterNorm):
 
     def maximiser(self, V: Parameters) -> dict[str, Tensor]:
         """Return theta with ||theta|| <= 1 and <theta, v> = ||v||_*."""
-        # theta_p = a_p u_p of the head, with the weights a, times the scale s_p.
+        # theta_p = s_p a_p u_p, with the weights a and the u_p of the head.
         weights = self.outer.maximiser(self.tensor_dual_norms(V)).tolist()
         found = {}
         for weight, (name, tensor) in zip(weights, V.items(), strict=True):
@@ -188,9 +188,11 @@ class ComposedNorm(ParameterNorm):
         return norm
 
     def unit(self, name: str) -> float:
-        """Return the scale of a tensor."""
-        # A scale of 0 is refused, so that `or` stands for a missing one alone.
-        return _lookup_by_part(self.scale, name) or 1.0
+        """Return what `scale` says of a tensor; 1 where it says nothing."""
+        scale = _lookup_by_part(self.scale, name)
+        if scale is None:
+            return 1.0
+        return scale
 
     def tensor_norms(self, theta: Parameters) -> Array:
         """Return the inner norm of each tensor over its scale, in their order."""

@@ -18,6 +18,7 @@ working_set.py      more samples, or pairs of samples and rivals
 out_of_core.py      more samples than memory holds: rounds on some of them, all in blocks
 rounds.py           rounds on some of the constraints: pricing, and the bounds for all of them
 one_group.py        one group on one Gram matrix
+block_balls.py      the largest of norms of blocks, such as Muon's, on a network's features
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
 scaling.py          the scaled problem on a device, and the way back

@@ -133,8 +133,8 @@ class BlockBalls(NativeSolver):
 
 # --- the balls -----------------------------------------------------------------------------------
 
-# A ball is that of one block at an iterate: its slack X, its multipliers R, and how many products
-# of the two there are. At the first iterate R is None: it is made so that all products are mu.
+# A ball belongs to one block and one iterate. It has the slack X, the multipliers R, and the number
+# of their products. The first iterate has no R yet (None): there all products are made to be mu.
 
 
 class EntryBall:
@@ -169,7 +169,7 @@ class EntryBall:
         return R[0] - R[1]
 
     def change(self, R: Tensor, dw: Tensor) -> Tensor:
-        """Return the change of the multipliers to R, and by what dw changes of X."""
+        """Return what the multipliers change by: to R at this X, less S dX S of the step dw."""
         return R - self.R - self._ratio * self._change_of_slack(dw)
 
     def rates(self, dw: Tensor, dR: Tensor) -> list[float]:
@@ -211,7 +211,7 @@ class SingularBall:
         self._right = below @ Vt.T
 
     def scaled(self, rows: Tensor) -> Tensor:
-        """Rows (n, size) times K^(-1/2), between the bases of C."""
+        """Rows (n, size) times K^(-1/2), in the bases of C, which leave inner products alone."""
         return self._power(self._left @ self._matrix(rows) @ self._right, -0.5).reshape(rows.shape)
 
     def solved(self, v: Tensor) -> Tensor:
@@ -234,7 +234,7 @@ class SingularBall:
         return self._vector(2.0 * R[: self._n_rows, self._n_rows :])
 
     def change(self, R: Tensor, dw: Tensor) -> Tensor:
-        """Return the change of the multipliers to R, and by what dw changes of X."""
+        """Return what the multipliers change by: to R at this X, less S dX S of the step dw."""
         return symmetric(R - self.R - self._S @ self._change_of_slack(dw) @ self._S)
 
     def rates(self, dw: Tensor, dR: Tensor) -> list[float]:

@@ -145,7 +145,7 @@ def kind_of(problem: MarginProblem) -> Kind:
     groups = norm.partition(problem.norm_shape)
     if groups is not None and groups.inner == "l2":
         return "euclidean"
-    if norm in norms.BALLS or norms.nuclear_groups(norm) is not None:
+    if norms.is_of_singular_values(norm):
         return "matrices"
     return "other"
 

@@ -48,7 +48,6 @@ Time is linear in N, O(N P^2) a step, and memory that of B.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -60,7 +59,7 @@ from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers.base import Answer, Start
 from implicit_bias.solvers.equilibration import EquilibratedProblem
-from implicit_bias.solvers.interior_point import InteriorPoint, is_not_euclidean
+from implicit_bias.solvers.interior_point import InteriorPoint, has_class_cone
 from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps
 from implicit_bias.solvers.scaled_rows import TINY
 from implicit_bias.solvers.second_order import ConeVectors, SecondOrderCones
@@ -116,12 +115,12 @@ class FeatureSpace(RowSolver):
     own_limit: ClassVar[int] = 150
 
     def takes_norm(self, problem: MarginProblem) -> bool:
-        """Those of the interior point that are no sums of l2."""
-        return is_not_euclidean(problem)
+        """Whether the interior point takes the norm as it is."""
+        return has_class_cone(problem)
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Take sums of l2 of two classes; the interior point takes all else."""
-        if problem.classes is not None or is_not_euclidean(problem):
+        if problem.classes is not None or has_class_cone(problem):
             options = {x.name: getattr(self, x.name) for x in fields(RowSolver)}
             return InteriorPoint(system="features", **options).prepare(problem, start)
         rows = self.chosen(problem)
@@ -393,7 +392,7 @@ class EmbeddingNewton:
         tau = p.tau[0]
         box = scaled.per_sample(p.xi / p.beta)
         self.h = 1.0 / (p.s / p.alpha + box)
-        self.R = qr_factor([self.cones.weighted(scaled.T)], scaled.B, self.h.sqrt())
+        self.R = qr_factor(self.cones.weighted(scaled.T), scaled.B, self.h.sqrt())
         # The direction of tau: the right-hand sides that dtau = 1 has in (margins), (box) and
         # (cones). It is v / tau plus what is solved for here. B v / tau is known from the iterate:
         # s - xi + tau c and the residual, over tau. Computed with B, its rounding would be
@@ -422,8 +421,8 @@ class EmbeddingNewton:
         first = 0.0
         last = math.inf
         for _ in range(self.refinements):
-            alpha = self.h * q  # of v = 0
-            if answer is not None:
+            alpha = self.h * q
+            if answer is not None:  # at first v is 0, and so is B v
                 alpha = self.h * (q - B @ v)
             z = self.cones.dual_change(cone, T @ v, tau)
             residual = pull + B.T @ alpha + T.T @ self.cones.tail(z)
@@ -449,7 +448,7 @@ class EmbeddingNewton:
         scaled = self.scaled
         cones = self.cones
         mu = centring * self.mu
-        keep = 1.0 - centring  # fraction of the residuals that the step removes
+        removed = 1.0 - centring  # the fraction of the residuals that the step removes
         # s alpha = xi beta = tau kappa = mu, linearised: what the products must change by.
         s_alpha = mu - p.s * p.alpha
         xi_beta = mu - p.xi * p.beta
@@ -462,15 +461,15 @@ class EmbeddingNewton:
             of_cones = predictor.ds, predictor.dz
         cone = cones.target(mu, of_cones)
         # s, xi and beta are eliminated from the equation of the margins.
-        box = keep * self.box
-        q = s_alpha / p.alpha - keep * self.margins
+        box = removed * self.box
+        q = s_alpha / p.alpha - removed * self.margins
         q = q - scaled.per_sample((xi_beta - p.xi * box) / p.beta)
-        v, alpha, z = self.solve(q, cone, keep * self.stationarity, 0.0)
+        v, alpha, z = self.solve(q, cone, removed * self.stationarity, 0.0)
         # dtau from the equations of the gap and of tau kappa: along the direction of tau the gap
         # falls by ``slope``.
         t = cones.primal_change(cone, scaled.T @ v, z).head.sum()
         xi = (xi_beta - p.xi * (box - scaled.boxed(alpha))) / p.beta
-        kappa = scaled.c @ alpha - t - scaled.C @ xi + keep * self.gap
+        kappa = scaled.c @ alpha - t - scaled.C @ xi + removed * self.gap
         tau = (tau_kappa - p.tau * kappa) / (p.kappa + p.tau * self.slope)
         v = v + tau * self.v_by_tau
         alpha = alpha + tau * self.alpha_by_tau
@@ -546,7 +545,7 @@ class Polish:
         self.T = scaled.T * price[scaled.groups.index, None]
         size = float(w.norm() / point.v.norm().clamp(min=TINY))
         self.h = self.dearer * size**2 * free / float(free.max())
-        self.R = qr_factor([self.T], scaled.B, self.h.sqrt())
+        self.R = qr_factor(self.T, scaled.B, self.h.sqrt())
 
     def dual(self, alpha: Tensor, V: Tensor) -> Tensor:
         """Return alpha with B' alpha = T' V to rounding, for V near the given one."""
@@ -599,7 +598,7 @@ def solve_normal(R: Tensor, right: Tensor) -> Tensor:
 
 
 def qr_factor(
-    above: Sequence[Tensor],
+    T: Tensor,
     B: Tensor,
     weights: Tensor,
     *,
@@ -607,11 +606,11 @@ def qr_factor(
     ridge: float = 1e-15,
     block_rows: int = 4096,
 ) -> Tensor:
-    """R of a QR factorisation of some rows and those of diag(weights) B.
+    """Return R of a QR factorisation of the rows T and diag(weights) B.
 
-    Heavy rows come first, those above ``heavy_share`` times the mean: then rounding leaves the
-    light ones their digits. Directions whose rows are below ``ridge`` times their columns
-    are left to the refinement. So many as ``block_rows`` are factored at once.
+    Heavy rows come first, those whose weights exceed ``heavy_share`` times the mean: then rounding
+    leaves the light ones their digits. A ridge of ``ridge`` times the norms of the columns keeps R
+    regular, and the refinement makes up for it. At most ``block_rows`` rows are factored at once.
 
     Raises
     ------
@@ -628,7 +627,7 @@ def qr_factor(
     for start in range(0, len(B), block_rows):
         block = slice(start, start + block_rows)
         R = torch.linalg.qr(torch.cat([R, B[block] * light[block, None]]), mode="r")[1]
-    rows = torch.cat([R, *above, (ridge * R.norm(dim=0)).diag()])
+    rows = torch.cat([R, T, (ridge * R.norm(dim=0)).diag()])
     order = rows.abs().amax(1).argsort(descending=True)
     R = torch.linalg.qr(rows[order], mode="r")[1]
     if not torch.isfinite(R).all() or (R.diagonal() == 0).any():

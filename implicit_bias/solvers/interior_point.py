@@ -22,6 +22,8 @@ R, T             multiplier and slack of the cone, see `cones`: of groups, G num
                  group scales R_g = d_g of zeta_g = d_g V_g and T_g = 1/2 - ||V_g||^2 / 2
 W, t             the matrix in the cone, and its radius: V and 1, or zeta and its norm
 beta    (J,)     multiplier of e' alpha = 0: the intercept; (0,) without one, and so e is (P, 0)
+Q(d)    (P, P)   what rows see of d at Euclidean groups: the sum of d_g times the Gram matrix of the
+                 rows' features in group g (`scaled_rows`)
 ======  =======  ==========================================================================
 
 A Newton step eliminates s, xi, w and T and solves one system in the space of the rows, or of the
@@ -33,10 +35,10 @@ lower bound is b' alpha, scaled into Omega_*(V) <= 1 and the boxes.
 
 For groups, in the rows, two things save time and change nothing else.
 
-Float32   Far from the optimum half the digits steer as well: the first steps are computed in
-          float32, in half the time, until the gap is coarse, or a doubt arises whether the data are
-          separable. With many rows a tolerance that float32 can hold is reached in it, and float64
-          has only to verify the bounds.
+Float32   Far from the optimum half the digits give as good a step. So the first steps are computed
+          in float32, in half the time, until the gap is coarse, or it is doubtful whether the data
+          are separable. With many rows, and a tolerance that float32 can reach, all of them are.
+          Then float64 has only to compute the bounds of the last iterate.
 Idle      When the gap is coarse, samples that are clearly no support vectors (s / alpha dwarfs the
 rows      diagonal of Q(d)) are left out of the system. They follow the central path by themselves:
           their s is what their margin exceeds b by, their alpha tends to mu / s, and its
@@ -56,7 +58,7 @@ from torch import Tensor
 
 from implicit_bias.base.validation import check_choice
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.norms import BALLS, entries_of, nuclear_groups
+from implicit_bias.norms import entries_of, is_of_singular_values
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers import costs
 from implicit_bias.solvers.base import Answer, Start, Tolerances
@@ -84,16 +86,13 @@ from implicit_bias.solvers.scaled_rows import TINY
 from implicit_bias.solvers.scaling import ScaledProblem
 
 
-def is_not_euclidean(problem: MarginProblem) -> bool:
-    """Whether the interior point takes the norm by a `ClassCone`: no sum of l2 norms."""
-    matrices = problem.norm in BALLS or nuclear_groups(problem.norm) is not None
-    entries = entries_of(problem.norm) is not None
-    return entries or (problem.classes is not None and matrices)
-
-
-def class_features(problem: MarginProblem) -> int:
-    """Return K F, the order of the system in the space of the features at most."""
-    return math.prod(problem.norm_shape)
+def has_class_cone(problem: MarginProblem) -> bool:
+    """Whether a `ClassCone` takes the norm; all others have to be sums of Euclidean norms."""
+    if entries_of(problem.norm) is not None:
+        return True
+    # With two classes the matrix of the classes has one row, whose only singular value is its
+    # Euclidean norm.
+    return problem.classes is not None and is_of_singular_values(problem.norm)
 
 
 @dataclass(frozen=True)
@@ -270,13 +269,13 @@ class InteriorPoint(RowSolver):
         check_choice(self.system, "system", ("auto", "rows", "features"))
 
     def takes_norm(self, problem: MarginProblem) -> bool:
-        """Those of matrices of the classes."""
-        return is_not_euclidean(problem)
+        """Whether the norm is one of entries, or of the classes' singular values."""
+        return has_class_cone(problem)
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Choose the system and the cone."""
         rows = self.chosen(problem)
-        euclidean = not is_not_euclidean(problem)
+        by_class_cone = has_class_cone(problem)
         system = self.system
         seconds_per_step = 0.0
         if system == "auto" or self.max_seconds is not None:
@@ -288,7 +287,7 @@ class InteriorPoint(RowSolver):
             seconds_per_step = seconds / self.fewest_steps
         cone: type[GroupCone | EntryCone | SpectralCone | NuclearCone]
         newton: type[Newton[Any]]
-        if not euclidean:
+        if by_class_cone:
             cone = class_cone(problem)
         elif system == "features":
             cone = FeatureGroupCone
@@ -296,14 +295,15 @@ class InteriorPoint(RowSolver):
             cone = GroupCone
         if system == "features":
             newton = FeatureNewton
-        elif euclidean:
+        elif not by_class_cone:
             newton = GroupRowNewton
         elif cone is NuclearCone:
             newton = FixedRadiusRowNewton
         else:
             newton = FreeRadiusRowNewton
-        if not euclidean and start is not None and start.coef.shape != problem.coef_shape:
-            start = None  # of other features
+        # A class cone begins at the coefficients of a start. Those of other features say nothing.
+        if by_class_cone and start is not None and start.coef.shape != problem.coef_shape:
+            start = None
         run = CentralPath(self, problem, rows, start, cone, newton)
         run.seconds_per_step = seconds_per_step
         return run
@@ -391,7 +391,8 @@ class CentralPath(Run):
     def steps(self) -> Steps:
         """Follow the central path in stages until one ends otherwise than in trouble."""
         solver = self.solver
-        coarse_gap = solver.coarse_gap
+        # Whether float32 has had digits enough for the products of a step in the features.
+        coarse_enough = True
         status = Status.NUMERICAL_TROUBLE
         dtype: torch.dtype | None = None
         reached: Iterate | None = None  # by the steps in float32
@@ -415,10 +416,10 @@ class CentralPath(Run):
                 point = self.cold_start(cone)
             tolerances = stage.tolerances
             step_rule = stage.step_rule
-            n_products = scaled.n_rows + scaled.n_boxes + point.order
+            n_products = scaled.n_rows + scaled.n_boxes + point.n_cone_products
             n_steps = 0
             n_waited = 0  # steps since the last progress
-            # No row is idle: all are in the system, in order.
+            # No row is idle at first: all are in the system, in order.
             rows = scaled.rows
             free = torch.arange(scaled.n_rows, device=scaled.device)
             idle = torch.zeros(scaled.n_rows, dtype=torch.bool, device=scaled.device)
@@ -558,8 +559,10 @@ class CentralPath(Run):
                             Drift(scaled.rows.dual_vectors(away), scaled.e.T @ away),
                             Drift(scaled.rows.dual_vectors(by_mu), scaled.e.T @ by_mu),
                         )
-                    # On the way to a proof of inseparability alpha needs all digits.
-                    coarse = 0.0 < coarse_gap < self.gap < math.inf
+                    # Products in float32 while the gap is coarse; but not while there is none, as
+                    # a proof of inseparability needs all digits of alpha.
+                    gap_is_coarse = 0.0 < solver.coarse_gap < self.gap < math.inf
+                    coarse = coarse_enough and gap_is_coarse
                     cone.scale()
                     newton = self.newton_type(
                         cone=cone,
@@ -598,7 +601,8 @@ class CentralPath(Run):
                         step = max(candidates, key=point.step_to_boundary)
                         to_boundary = point.step_to_boundary(step)
                     if coarse and not newton.coarse:
-                        coarse_gap = math.inf  # float32 has too few digits for later steps, too
+                        # Float32 has too few digits for later steps, too.
+                        coarse_enough = False
 
                     # --- Step ---------------------------------------------------------------------
                     # One length for primal and dual: the equations are bilinear in both.
@@ -607,7 +611,8 @@ class CentralPath(Run):
                         point = cone.moved(point, step, length)
                     else:
                         point = point.moved(step, length)
-                    if some_idle:  # towards mu / s
+                    if some_idle:
+                        # A full step would take them to mu / s, with the new mu.
                         moved = idle_alpha + length * (target / excess - idle_alpha)
                         idle_alpha = torch.where(idle, moved, 0.0)
                 except Breakdown:
@@ -715,7 +720,7 @@ class CentralPath(Run):
         if not (norm > 0.0 and upper < solver.farthest_warm * lower):
             return self.cold_start(cone)
         gap = min(max(upper / lower - 1.0, solver.least_warm), 1.0)
-        mu = gap * lower / (scaled.n_rows + scaled.n_boxes + cone.order_at(primal))
+        mu = gap * lower / (scaled.n_rows + scaled.n_boxes + cone.count_products(primal))
         floor = float(alpha.mean()) * gap
         raised = torch.maximum(alpha, mu / excess.clamp(min=mu / floor))
         raised = scaled.balanced_inside(raised)

@@ -168,7 +168,7 @@ class NativeSolver(base.Solver):
 
     device: str = "cpu"
 
-    # The number of the first point of the history.
+    # The number of the first point of the history: 0 for a first iterate, before any step.
     first_iteration: ClassVar[int] = 0
     # Whether it solves problems with many classes.
     takes_classes: ClassVar[bool] = False

@@ -110,6 +110,7 @@ class LinearProgram(base.ExternalSolver):
         rounds = _WorkingProgram(self, problem, deadline)
         limit = self.max_iterations or self.max_rounds
         found = follow(rounds, limit, on_progress, deadline=deadline)
+        # A round that proves that nothing separates the rows ends without bounds, and counts, too.
         return replace(found, iterations=max(1, found.iterations))
 
 
@@ -241,16 +242,16 @@ class _WorkingProgram(RowRounds):
         free = np.arange(len(cost)) >= len(cost) - n_offsets
         if n_offsets:  # b
             blocks.append(sp.csr_array(rows.offsets))
-        margins = sp.hstack(blocks, format="csr")
+        matrix = sp.hstack(blocks, format="csr")
         right = np.ones(len(rows))
         if not self.single:  # w <= 2 t
             zeros = sp.csr_array((n_columns, len(cost) - n_columns - n_groups))
             limits = sp.hstack([sp.eye_array(n_columns), -2.0 * member, zeros])
-            margins = sp.vstack([margins, -limits], format="csr")
+            matrix = sp.vstack([matrix, -limits], format="csr")
             right = np.append(right, np.zeros(n_columns))
 
         # --- its solution ------------------------------------------------------------------------
-        program = _InequalityForm(cost, margins, right, free, len(rows))
+        program = _InequalityForm(cost, matrix, right, free, len(rows))
         status, found = program.solve(
             self.solver,
             self.deadline,
@@ -364,18 +365,19 @@ class _InequalityForm:
 
         x = np.append(np.zeros(n), -b)
         y = np.zeros(m)
-        primal = 1.0  # how much the correction of x is scaled up, and that of y
-        dual = 1.0
+        # How much the corrections of x and of y are scaled up.
+        primal_scale = 1.0
+        dual_scale = 1.0
         best: tuple[Array, Array] | None = None
         for _ in range(count):
             # --- the linear program of the correction --------------------------------------------
             # Around (x, y) the costs are the reduced costs and the bounds what x leaves of its own.
             # Scaled up, what HiGHS's absolute tolerances leave of it is little of x and y.
             correction = scipy.optimize.linprog(
-                dual * (costs - whole.T @ y),
+                dual_scale * (costs - whole.T @ y),
                 A_eq=whole,
                 b_eq=np.zeros(m),
-                bounds=np.column_stack([primal * (least - x), np.full(n + m, np.inf)]),
+                bounds=np.column_stack([primal_scale * (least - x), np.full(n + m, np.inf)]),
                 method="highs",
                 options=options | {"time_limit": deadline.left},
             )
@@ -383,11 +385,11 @@ class _InequalityForm:
                 if best is None or deadline.passed:
                     return int(correction.status), best
                 # It was scaled up too far.
-                primal /= solver.step_back
-                dual /= solver.step_back
+                primal_scale /= solver.step_back
+                dual_scale /= solver.step_back
                 continue
-            x = x + correction.x / primal
-            y = y + correction.eqlin.marginals / dual
+            x = x + correction.x / primal_scale
+            y = y + correction.eqlin.marginals / dual_scale
 
             # --- what is still violated ----------------------------------------------------------
             # Signs are made right, and s is A x - b by definition: less, for margins, what rounding
@@ -408,6 +410,6 @@ class _InequalityForm:
                 break
             # The next correction makes the largest violation 1, but no step is too bold.
             worst = max(missing.max(), excess / max(np.abs(x[:n]).sum(), smallest))
-            primal = min(1.0 / max(lacking.max(), smallest), primal * solver.growth)
-            dual = min(1.0 / max(worst, smallest), dual * solver.growth)
+            primal_scale = min(1.0 / max(lacking.max(), smallest), primal_scale * solver.growth)
+            dual_scale = min(1.0 / max(worst, smallest), dual_scale * solver.growth)
         return 0, best

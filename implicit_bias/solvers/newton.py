@@ -7,12 +7,20 @@ margins: D is diag(s / alpha) plus, with a soft margin, a block xi / w for each 
         D dalpha + Phi (K U + ...) + e dbeta = ...,   U = Phi' dalpha + ...           (W = V)
         D dalpha + Phi (U + Y dt) + e dbeta = ...,    K U - k_t dt = Phi' dalpha + ...  (W = zeta)
 
-in the rows, with D + Phi K Phi' or D + Phi K^-1 Phi', or in the features, with K^-1 + Phi' D^-1 Phi
-or K + Phi' D^-1 Phi: whichever `costs` estimates to be faster. With W = V the system in the
-features keeps numbers of the cone as a border (`cones`). In the rows Phi (A (x) I) Phi' is the mask
-(b A b') o (x x'). What K adds to it has the rank r (r + 1) / 2 or, inverted, r^2. It is a border of
-the system, because it grows like 1 / mu. With entries K is diagonal. The system of Euclidean groups
-in the rows is
+by eliminating U or dalpha, whichever `costs` estimates to be faster. What is left has the matrix
+
+        space      W = V                   W = zeta
+        rows       D + Phi K Phi'          D + Phi K^-1 Phi'
+        features   K^-1 + Phi' D^-1 Phi    K + Phi' D^-1 Phi
+
+nuclear    K is R (x) I and a matrix of rank r (r + 1) / 2, which grows like 1 / mu. Added up, the
+           two would lose digits: in both spaces the second one is a border of the system. In the
+           rows Phi (R (x) I) Phi' is the mask (b R b') o (x x')
+spectral   K^-1 is t R^-1 (x) I but for a matrix of rank r^2. In the rows that one is added to the
+           mask of t R^-1; dt is a border in both spaces
+entries    K is diagonal; dt is a border in both spaces
+
+The system of Euclidean groups in the rows is
 
         [ A   Pi      e ] [dalpha]   [right]        A = Q(R) + diag(s / alpha) + blocks xi / w
         [ Pi' -T / R  0 ] [dR    ] = [c]                                                  (groups)
@@ -173,7 +181,7 @@ class RowNewton(Newton[AnyCone]):
     def factorise_with(self, Q: Callable[[], Tensor], border: Tensor, slack: Tensor) -> None:
         """Factorise A = Q + D, and the Schur complement of a border and e, of this slack.
 
-        ``Q`` returns what rows see of the cone, made anew.
+        ``Q`` returns what rows see of the cone, made anew and stored by columns (`factor`).
         """
         p = self.point
         # The diagonal of D, and its blocks where several rows share a box.
@@ -269,6 +277,7 @@ class ClassRowNewton(RowNewton[AnyClassCone]):
         """Factorise the system."""
         Q, border, slack = self.cone.row_matrix()
         self.n_border = border.shape[1]
+        # By columns, as `factor` asks for: the upper triangle, which counts, becomes the lower one.
         self.factorise_with(lambda: Q.clone().T, border, slack)
 
     def times_D(self, alpha: Tensor, beta: Tensor) -> Tensor:
@@ -389,20 +398,20 @@ class FeatureNewton(Newton[FeatureCone]):
 
     # The refinement ends after a correction below this fraction of the solution: the next one would
     # be about its square.
-    settled: ClassVar[float] = 1e-8
+    negligible: ClassVar[float] = 1e-8
     # Of products in float32 each refinement has to be smaller than the last by this factor.
     shrinking: ClassVar[float] = 1e-2
 
     def factorise(self) -> None:
         """Factorise the system, with products in float64 where those in float32 break down."""
-        # D^-1, with the blocks of the boxes by Sherman and Morrison.
+        # D^-1, with the blocks of the boxes by Sherman and Morrison; see `over_D`.
         p = self.point
         self.h = p.alpha / p.s
         self.loose = None
         if len(p.w):
             self.loose = p.w / p.xi
             self.leading = self.boxes.leading(self.h)
-            self.total = self.loose + self.boxes.sums(self.h)
+            self.sum_of_weights = self.loose + self.boxes.sums(self.h)
         self.cone_matrix, self.directions = self.cone.feature_matrix()
         self.n = self.directions.shape[1]
         self.size = len(self.cone_matrix)
@@ -486,7 +495,7 @@ class FeatureNewton(Newton[FeatureCone]):
             alpha = self.over_D(right - phi.apply(zeta) - e @ x[size:])
             correction = change.norm()
             size_of_x = x.norm()
-            if correction <= self.settled * size_of_x:
+            if correction <= self.negligible * size_of_x:
                 break
             if self.coarse and correction > self.shrinking**refinement * size_of_x:
                 self._factorise_in_float64()
@@ -498,7 +507,9 @@ class FeatureNewton(Newton[FeatureCone]):
         return torch.cat([values, values @ self.directions.T], -1)
 
     def over_D(self, values: Tensor) -> Tensor:
-        """D^-1 v = h (v - m) of a vector (P,), m its mean in each box by h and ``loose``.
+        """D^-1 v = h (v - m) of a vector (P,), m its weighted mean in each box.
+
+        The weights are h, and ``loose`` for a value of 0: m is sum h v / (loose + sum h).
 
         Where alpha is near C, one row has nearly all of the h of its box, and m is close to v of
         that row: v - m would cancel. So both are taken relative to v of the row of the largest h.
@@ -507,5 +518,5 @@ class FeatureNewton(Newton[FeatureCone]):
             return self.h * values
         leading = values[self.leading]
         apart = values - self.boxes.per_row(leading)
-        beyond = (self.loose * leading - self.boxes.sums(self.h * apart)) / self.total
+        beyond = (self.loose * leading - self.boxes.sums(self.h * apart)) / self.sum_of_weights
         return self.h * (apart + self.boxes.per_row(beyond))

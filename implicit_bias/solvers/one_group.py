@@ -141,7 +141,7 @@ class OneGroup(RowSolver):
         return len(self.growths) * self.most_levels * self.max_steps + self.fallback.limit
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
-        """Leave all to the steps."""
+        """Set up the exchanges; the Gram matrix is formed by the first step."""
         return _Exchanges(self, problem, start)
 
     def levels(self, n_rows: int) -> list[int]:
@@ -344,13 +344,9 @@ class _Exchanges(Run):
         if scaled.soft:
             parts[:, 1] = torch.where(sets == RowSet.AT_BOX, scaled.C[:n], 0.0)
             right = torch.hstack([right, -self._products(parts[:, 1:])[F]])
-        # Without offsets the border (F, 0) and its right side (0, k) need no product.
-        border = scaled.e[: len(F)]
-        rest = parts[:0]
-        if scaled.n_offsets:
-            border = scaled.e[F]
-            rest = -scaled.e[:n].T @ parts
-        solved = self._solve_bordered(F, border, right, rest)
+        # What the free rows have to make up for in e' a = 0. Without an offset e has no columns.
+        imbalance = scaled.e[:n].T @ parts
+        solved = self._solve_bordered(F, scaled.e[F], right, -imbalance)
         if solved is None:
             return None
         parts[F], beta = solved
@@ -533,16 +529,19 @@ def _row_products(layout: Layout, weights: Tensor) -> Callable[[slice, slice, Te
     features = layout.features
     rows = layout.rows
     X = torch.tensor(features.X, device=device)
-    few = features.sparse_gates if are_few(features.gates) else None
-    if few is None:
+    # Where few gates are on, their products are computed from a sparse matrix.
+    sparse = are_few(features.gates)
+    if sparse:
+        gates = features.sparse_gates
+    else:
         Z = torch.tensor(dense(features.gates), device=device)
 
     def of_samples(new: slice, until: slice, out: Tensor) -> None:
-        if few is None:
-            mask_into(out, X[new] @ X[until].T, Z[new], Z[until])
-        else:
-            mask = torch.tensor((few[new] @ few[until].T).toarray(), device=device)
+        if sparse:
+            mask = torch.tensor((gates[new] @ gates[until].T).toarray(), device=device)
             torch.mul(X[new] @ X[until].T, mask, out=out)
+        else:
+            mask_into(out, X[new] @ X[until].T, Z[new], Z[until])
 
     if layout.signed:
         signs = torch.tensor(np.where(rows.owners, -1.0, 1.0), device=device)

@@ -321,7 +321,7 @@ class _BlockRounds(Rounds):
         # If these samples are not separable, neither are all. Coefficients without a margin price
         # nothing.
         if found.status.inseparable or not np.isfinite(found.certificate.upper):
-            self.ended = found.status
+            self.ended = found.status  # once the bounds of this round are reported
             return None
         self.violators = self._pass(found)
         return None

@@ -36,7 +36,7 @@ class Rotations:
 
     Attributes
     ----------
-    columns : ndarray of int, shape (K', G')
+    norm_groups : ndarray of int, shape (K', G')
         In each class, the group of the norm to which a group of gates belongs.
     group_of_gate : ndarray of int, shape (M,)
         Group of each gate, one numbering for all classes.
@@ -50,7 +50,7 @@ class Rotations:
         Whether that is their sum at all samples.
     """
 
-    columns: Integers
+    norm_groups: Integers
     group_of_gate: Integers
     used: Integers
     widths: Integers
@@ -63,9 +63,10 @@ class Rotations:
 
         Groups of more than ``widest`` gates gain little from a rotation, which fills sparse gates.
         """
-        columns, inverse = np.unique(groups, axis=1, return_inverse=True)  # (K', G')
+        # Gates are in one group where the classes' groups, a column of ``groups``, agree.
+        norm_groups, inverse = np.unique(groups, axis=1, return_inverse=True)  # (K', G')
         group_of_gate = inverse.reshape(-1)
-        n_groups = columns.shape[1]
+        n_groups = norm_groups.shape[1]
         size = np.bincount(gates.indices, np.abs(gates.data), minlength=gates.shape[1])
         used = np.flatnonzero(size)  # a gate that is always off has V_m = 0
         # Sum the entries of each sample and group.
@@ -75,7 +76,7 @@ class Rotations:
         sums = sums.reshape(-1, n_groups)  # (n, G')
         widths = np.bincount(group_of_gate[used], minlength=n_groups)
         rotate = (sums == sums[0]).all(axis=0) & (widths > 0) & (widths <= widest)
-        return cls(columns, group_of_gate, used, widths, sums[0], rotate)
+        return cls(norm_groups, group_of_gate, used, widths, sums[0], rotate)
 
     @property
     def n_rotated(self) -> int:
@@ -94,13 +95,13 @@ class RotatedGates:
         Group of each rotated gate but the last, one numbering for all classes.
     share : ndarray of shape (G',)
         S_g^2 / C_g, the weight of the shared column in each group; 0 where a group is not rotated.
-    columns : ndarray of int, shape (K', G')
+    norm_groups : ndarray of int, shape (K', G')
         As in `Rotations`.
     """
 
     def __init__(self, gates: sp.csr_array, groups: Integers) -> None:
         found = Rotations.of(gates, groups)
-        self.columns = found.columns
+        self.norm_groups = found.norm_groups
         self._group_of_gate = found.group_of_gate
         used = found.used
         widths = found.widths
@@ -114,33 +115,33 @@ class RotatedGates:
         # rows are orthonormal and orthogonal to 1, so that the constant column is left out. Blocks
         # of one width and kind are equal, and written together.
         order = used[np.argsort(found.group_of_gate[used], kind="stable")]
-        left = widths - rotate  # columns of each block
+        n_columns = widths - rotate  # of each block
         first_row = np.cumsum(widths) - widths
-        first_column = np.cumsum(left) - left
+        first_column = np.cumsum(n_columns) - n_columns
         rows: list[Integers] = []
         columns: list[Integers] = []
         values: list[Array] = []
-        for width, turned in set(zip(widths.tolist(), rotate.tolist(), strict=True)):
+        for width, is_rotated in set(zip(widths.tolist(), rotate.tolist(), strict=True)):
             entries = sp.coo_array(sp.eye_array(width))
-            if turned:
+            if is_rotated:
                 entries = sp.coo_array(scipy.linalg.helmert(width).T)
-            alike = np.flatnonzero((widths == width) & (rotate == turned))[:, None]
+            alike = np.flatnonzero((widths == width) & (rotate == is_rotated))[:, None]
             rows.append(order[(first_row[alike] + entries.row).ravel()])
             columns.append((first_column[alike] + entries.col).ravel())
             values.append(np.tile(entries.data, len(alike)))
         self._rotation = sp.csc_array(  # (M, M')
             (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
-            (gates.shape[1], int(left.sum())),
+            (gates.shape[1], int(n_columns.sum())),
         )
-        self.groups = np.repeat(np.arange(len(widths)), left)
+        self.groups = np.repeat(np.arange(len(widths)), n_columns)
         constant = np.ones((gates.shape[0], 1))
         self.rotated = np.hstack([(gates @ self._rotation).toarray(), constant])
 
     def expand(self, V: Array, d: Array) -> Array:
         """d_g V_g in the gates as they were, (K', M, D'), of rotated V (K', M' + 1, D')."""
         found = []
-        for V_of_class, weights in zip(V, d[self.columns], strict=True):
-            turned = self._rotation @ (V_of_class[:-1] * weights[self.groups][:, None])
+        for V_of_class, weights in zip(V, d[self.norm_groups], strict=True):
+            rotated_back = self._rotation @ (V_of_class[:-1] * weights[self.groups][:, None])
             constant = self._constant * weights[self._group_of_gate]
-            found.append(turned + np.outer(constant, V_of_class[-1]))
+            found.append(rotated_back + np.outer(constant, V_of_class[-1]))
         return np.asarray(found)

@@ -7,18 +7,20 @@ Classes   A pair touches two of the K classes. So products are formed class by c
           that touch it, and each sample has one row of X and Z, however many rivals it has.
 Q(d)      Symmetric, so one triangle is computed, in place of the last one.
 
-=======  ================  =======================================================================
-X        (n, D')           inputs x_n / nu_n of the samples that have rows, constant ones merged;
-                           y_n x_n / nu_n with two classes
-Z        (n, M' + 1)       rotated gates; the last column is the shared constant, 1
-groups   (M',)             group g' of each rotated gate, one numbering for all classes
-share    (G',)             S^2 / C: weight of the shared column in group g'; 0 where it has no part
-columns  (K', G')          group of the norm that a class's group of gates is in
-V        (K', M' + 1, D')  V_c = sum_p alpha_p (b_p)_c z_n (x) x_n
-Pi       (P, G)            Pi_g = Q_g alpha, through feature space: <V_g, features of the row in g>
-K        (n, n)            X X'
-Q(d)     (P, P)            sum_g d_g Q_g = (B B') o (X X') o (Z diag(d) Z'), B the label vectors
-=======  ================  =======================================================================
+===========  ================  ===================================================================
+X            (n, D')           inputs x_n / nu_n of the samples with rows, constant ones merged;
+                               y_n x_n / nu_n with two classes
+Z            (n, M' + 1)       rotated gates; the last column is the shared constant, 1
+groups       (M',)             group g' of each rotated gate, one numbering for all classes
+share        (G',)             S^2 / C: weight of the shared column in group g'; 0 where it has no
+                               part
+norm_groups  (K', G')          group of the norm that a class's group of gates is in
+V            (K', M' + 1, D')  V_c = sum_p alpha_p (b_p)_c z_n (x) x_n
+Pi           (P, G)            Pi_g = Q_g alpha, through feature space: <V_g, features of the row in
+                               g>
+gram         (n, n)            X X'
+Q(d)         (P, P)            sum_g d_g Q_g = (B B') o (X X') o (Z diag(d) Z'), B the label vectors
+===========  ================  ===================================================================
 """
 
 from __future__ import annotations
@@ -62,13 +64,13 @@ class GateGroups:
 
     groups: Tensor
     share: Tensor
-    columns: Tensor
+    norm_groups: Tensor
     n_groups: int
 
     @cached_property
     def of_gates(self) -> Tensor:
         """Group of the norm of each rotated gate of each class, (K' M',)."""
-        return self.columns[:, self.groups].reshape(-1)
+        return self.norm_groups[:, self.groups].reshape(-1)
 
     @cached_property
     def members(self) -> Tensor:
@@ -76,16 +78,16 @@ class GateGroups:
 
         ||V_g||^2 is the sum over classes c and gates m of that much of ||V_cm||^2.
         """
-        n_classes = len(self.columns)
+        n_classes = len(self.norm_groups)
         found = self.share.new_zeros(n_classes, len(self.groups) + 1, self.n_groups)
-        found[:, :-1].scatter_(2, self.columns[:, self.groups][:, :, None], 1.0)
-        found[:, -1].scatter_add_(1, self.columns, self.share.expand(n_classes, -1))
+        found[:, :-1].scatter_(2, self.norm_groups[:, self.groups][:, :, None], 1.0)
+        found[:, -1].scatter_add_(1, self.norm_groups, self.share.expand(n_classes, -1))
         return found
 
     @cached_property
     def distinct(self) -> bool:
         """Whether no two groups of gates of a class are in one group of the norm."""
-        return all(len(torch.unique(columns)) == len(columns) for columns in self.columns)
+        return all(len(torch.unique(groups)) == len(groups) for groups in self.norm_groups)
 
 
 class ScaledRows:
@@ -95,7 +97,7 @@ class ScaledRows:
     ----------
     X, Z : Tensor of shape (n, D'), (n, M' + 1)
         Scaled inputs and rotated gates of samples; see the module's head.
-    layout : GateGroups
+    gate_groups : GateGroups
         How gates are grouped.
     pairs : Pairs
         The rows. With one score a row, K' = 1, row p is that of X and Z, and X has its sign.
@@ -108,12 +110,12 @@ class ScaledRows:
     # With more classes their Laplacian is formed.
     many_classes: ClassVar[int] = 20
 
-    def __init__(self, X: Tensor, Z: Tensor, layout: GateGroups, pairs: Pairs) -> None:
+    def __init__(self, X: Tensor, Z: Tensor, gate_groups: GateGroups, pairs: Pairs) -> None:
         self.X = X
         self.Z = Z
-        self.layout = layout
+        self.gate_groups = gate_groups
         self.pairs = pairs
-        self.n_classes = len(layout.columns)
+        self.n_classes = len(gate_groups.norm_groups)
         self.signed = self.n_classes == 1
 
     def __len__(self) -> int:
@@ -124,7 +126,7 @@ class ScaledRows:
         """Return some of them (indices, ascending)."""
         used, place = torch.unique(self.pairs.place[index], return_inverse=True)
         pairs = Pairs(place, self.pairs.owners[index], self.pairs.rivals[index])
-        return ScaledRows(self.X[used], self.Z[used], self.layout, pairs)
+        return ScaledRows(self.X[used], self.Z[used], self.gate_groups, pairs)
 
     # --- sums of Euclidean norms over groups -----------------------------------------------------
 
@@ -143,49 +145,52 @@ class ScaledRows:
 
     def inner(self, V: Tensor, W: Tensor) -> Tensor:
         """<V_g, W_g> of each group (G,)."""
-        layout = self.layout
+        groups = self.gate_groups
         by_gate = (V * W).sum(2)
-        found = V.new_zeros(layout.n_groups)
-        found.index_add_(0, layout.of_gates, by_gate[:, :-1].reshape(-1))
-        constant = by_gate[:, -1:] * layout.share
-        return found.index_add_(0, layout.columns.reshape(-1), constant.reshape(-1))
+        found = V.new_zeros(groups.n_groups)
+        found.index_add_(0, groups.of_gates, by_gate[:, :-1].reshape(-1))
+        constant = by_gate[:, -1:] * groups.share
+        return found.index_add_(0, groups.norm_groups.reshape(-1), constant.reshape(-1))
 
     def group_products(self, V: Tensor) -> Tensor:
         """Pi (P, G): <V_g, features of the row in group g>."""
-        layout = self.layout
+        groups = self.gate_groups
 
         def sums_of_gates(samples: Tensor | slice, V_of_class: Tensor) -> Tensor:
             """<V_g', z (x) x> of some samples and each group of gates, (n, G')."""
             products = (self.X[samples] @ V_of_class.T).mul_(self.Z[samples])
-            found = torch.outer(products[:, -1], layout.share)
-            return found.index_add_(1, layout.groups, products[:, :-1])
+            found = torch.outer(products[:, -1], groups.share)
+            return found.index_add_(1, groups.groups, products[:, :-1])
 
         if self.signed:
             return sums_of_gates(slice(None), V[0])
-        Pi = V.new_zeros(len(self), layout.n_groups)
-        for V_of_class, columns, touching in zip(V, layout.columns, self._touching, strict=True):
+        Pi = V.new_zeros(len(self), groups.n_groups)
+        classes = zip(V, groups.norm_groups, self._touching, strict=True)
+        for V_of_class, of_norm, touching in classes:
             rows, sign, samples, at = touching
             values = sums_of_gates(samples, V_of_class)[at].mul_(sign[:, None])
-            if layout.distinct:
-                Pi[rows[:, None], columns] += values
+            if groups.distinct:
+                Pi[rows[:, None], of_norm] += values
             else:  # += would keep one of the values that meet in a place
-                Pi.index_put_((rows[:, None], columns), values, accumulate=True)
+                Pi.index_put_((rows[:, None], of_norm), values, accumulate=True)
         return Pi
 
     def curvature(self, d: Tensor) -> Tensor:
         """Q(d), shape (P, P): at least its lower triangle, by columns; the next call overwrites."""
         weights = self._weights(d)
         if self.signed:
-            # Q(d) = K o (Z diag(d) Z'), K computed once, in blocks that stay in the cache.
+            # Q(d) = gram o (Z diag(d) Z'), in blocks that stay in the cache.
             weighted = self.Z * weights
             for rows, right in self._blocks():
-                mask_into(self._Q[rows, right], self._K[rows, right], weighted[rows], self.Z[right])
+                mask_into(
+                    self._Q[rows, right], self._gram[rows, right], weighted[rows], self.Z[right]
+                )
             return self._Q.T
 
         def Q_of_class(c: int, touching: Touching) -> Tensor:  # noqa: N802 - Q is a matrix
             at = touching.samples[touching.at]
             Z = self.Z[at] * touching.sign[:, None]
-            return (Z * weights[c] @ Z.T).mul_(self._K[at[:, None], at])
+            return (Z * weights[c] @ Z.T).mul_(self._gram[at[:, None], at])
 
         return self.over_classes(Q_of_class, self._Q.zero_()).T
 
@@ -214,9 +219,9 @@ class ScaledRows:
 
     def _weights(self, d: Tensor) -> Tensor:
         """Return d of each class and column of Z, shape (K', M' + 1)."""
-        by_group = d[self.layout.columns]  # (K', G')
-        constant = by_group @ self.layout.share
-        return torch.hstack([by_group[:, self.layout.groups], constant[:, None]])
+        by_group = d[self.gate_groups.norm_groups]  # (K', G')
+        constant = by_group @ self.gate_groups.share
+        return torch.hstack([by_group[:, self.gate_groups.groups], constant[:, None]])
 
     # --- norms that are no sums over groups: their features are the inputs, of one gate ----------
 
@@ -239,7 +244,7 @@ class ScaledRows:
         return (self.X @ V.T)[self.pairs.place]
 
     def masked_by_labels(self, grams: list[Tensor], left: list[Tensor], right: Tensor) -> Tensor:
-        """Sum over b of K_b[n_p, n_q] <left_b[p], right[q]>, for rows p and q of samples n.
+        """Sum over i of grams_i[n_p, n_q] <left_i[p], right[q]>, for rows p and q of samples n.
 
         Of (P, P) the upper triangle, block by block: no block leaves the cache.
         """
@@ -371,14 +376,14 @@ class ScaledRows:
         return self.X.float()
 
     @cached_property
-    def _K(self) -> Tensor:
-        """K, shape (n, n): with one score a row its upper triangle, by rows."""
+    def _gram(self) -> Tensor:
+        """X X', shape (n, n): with one score a row its upper triangle, by rows."""
         if not self.signed:
             return self.X @ self.X.T
-        K = torch.empty_like(self._Q)
+        gram = torch.empty_like(self._Q)
         for rows, right in self._blocks():
-            torch.mm(self.X[rows], self.X[right].T, out=K[rows, right])
-        return K
+            torch.mm(self.X[rows], self.X[right].T, out=gram[rows, right])
+        return gram
 
     @cached_property
     def _Q(self) -> Tensor:

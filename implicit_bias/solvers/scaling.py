@@ -68,8 +68,8 @@ class Boxes:
         """Largest value (P,) of each box, (B,)."""
         if self.index is None:
             return values
-        room = values.new_full((self.n_boxes,), -torch.inf)
-        return room.scatter_reduce_(0, self.index, values, "amax")
+        found = values.new_full((self.n_boxes,), -torch.inf)
+        return found.scatter_reduce_(0, self.index, values, "amax")
 
     def leading(self, values: Tensor) -> Tensor:
         """Return a row of the largest value in each box, (B,)."""
@@ -128,10 +128,10 @@ class ScaledProblem:
         self.dtype = dtype
         problem = layout.problem
         norms = layout.norms
-        # Sigma stands in for the norm of a row whose features are 0.
         # Rows are divided by their own norms, which then are in b. The common sigma only sets the
         # unit of zeta, so that b is about 1.
         self.scale = float(np.sqrt(np.mean(norms**2))) or 1.0  # sigma
+        # Sigma stands in for the norm of a row whose features are 0.
         self.nu = self.tensor(np.where(norms > 0, norms, self.scale))
         self.b = self.scale / self.nu
         self.C = self.tensor(problem.box[layout.rows.samples]) * self.nu
@@ -154,7 +154,7 @@ class ScaledProblem:
 
     @cached_property
     def rows(self) -> ScaledRows:
-        """The rows on the device: not formed where Q alone is needed."""
+        """The rows on the device: not formed where the Gram matrix is all that is needed."""
         layout = self.layout
         X = self.tensor(layout.inputs.of(layout.features.X))
         # X is divided by nu, and has the labels' signs with two classes.
@@ -168,7 +168,7 @@ class ScaledProblem:
         groups = GateGroups(
             self.index(gates.groups),
             self.tensor(gates.share),
-            self.index(gates.columns),
+            self.index(gates.norm_groups),
             self.n_groups,
         )
         return ScaledRows(X / sizes[:, None], self.tensor(gates.rotated), groups, pairs)

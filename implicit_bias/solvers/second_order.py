@@ -3,10 +3,11 @@ r"""Second-order cones at one iterate, and their Nesterov and Todd scaling.
 There is a cone for each group g: s = (t_g, w_g) with ||w_g|| <= t_g, and z = (tau, -V_g) with
 ||V_g|| <= tau, whose products s o z are to become (mu, 0). The scaling W is the one with
 W z = W^-1 s, as in ECOS (Domahidi, Chu and Boyd 2013). Its axis is the direction of the tail of
-Nesterov and Todd's point. Along its axis a cone is written as x_0 - x_1 and x_0 + x_1, of which one
-is tiny near the end; W is diagonal there:
+Nesterov and Todd's point. Let a be x_1 along the axis, and x_across the rest of x_1. A vector of a
+cone is written as x_0 - a and x_0 + a, of which one is tiny near the end, and x_across. So W is
+diagonal:
 
-        W x = (minus (x_0 - x_1), plus (x_0 + x_1), across x_aside)
+        W x = (minus (x_0 - a), plus (x_0 + a), across x_across)
 
 ======  ======  ==========================================================================
 w, V    (P,)    tails of all cones, one after the other; cone g of each entry is ``groups``
@@ -181,8 +182,8 @@ class SecondOrderCones:
         # The tail of ds is w and the head of dz is tau: two equations for minus and plus of dz.
         right = target.plus - target.minus - 2.0 * inner + 2.0 * tau * squares.minus
         plus = right / (squares.minus + squares.plus)
-        aside = (target.across - across) / squares.across
-        return ConeVectors(2.0 * tau - plus, plus, aside)
+        across = (target.across - across) / squares.across
+        return ConeVectors(2.0 * tau - plus, plus, across)
 
     def primal_change(self, target: ConeVectors, w: Tensor, z: ConeVectors) -> ConeVectors:
         """Change of (t, w) that goes with it."""

@@ -233,8 +233,8 @@ def solve(
     if conflict is not None:
         alpha = conflict.alpha
     surplus = np.maximum(graded.margins - 1.0, 0.0)
-    support = np.flatnonzero(_above_mean(problem.totals(alpha)) > surplus)
-    active = _above_mean(graded.group_norms) > 1.0 - certificate.dual_norms
+    support = np.flatnonzero(_over_mean(problem.totals(alpha)) > surplus)
+    active = _over_mean(graded.group_norms) > 1.0 - certificate.dual_norms
     return Solution(
         problem=problem,
         alpha=alpha,
@@ -526,6 +526,6 @@ def _separable_with_offset(
     return bool((margins > 0).all())
 
 
-def _above_mean(values: Array) -> Array:
-    """Non-negative values relative to their mean; zeros stay zero."""
+def _over_mean(values: Array) -> Array:
+    """Return non-negative values over their mean; zeros stay zero."""
     return values / max(float(values.mean()), np.finfo(np.float64).tiny)

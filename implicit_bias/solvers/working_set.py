@@ -16,6 +16,7 @@ Early rounds are solved to a loose tolerance, because the S of an early round is
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -76,8 +77,8 @@ class WorkingSet(NativeSolver):
         return self.max_rounds
 
     def takes_norm(self, problem: MarginProblem) -> bool:
-        """Those of the interior point that are no sums of l2."""
-        return interior_point.is_not_euclidean(problem)
+        """Whether the interior point takes the norm as it is."""
+        return interior_point.has_class_cone(problem)
 
     def prepare(self, problem: MarginProblem, start: base.Start | None) -> Run:
         """Choose the first working set."""
@@ -112,14 +113,15 @@ class _WorkingRows(RowRounds):
         self.sizes = costs.Sizes.of(problem)
         self.kind = costs.kind_of(problem)
         # Whether one Gram matrix may solve, and whether it did so in the last round.
-        euclidean = not interior_point.is_not_euclidean(problem)
-        self.one_group = problem.hard_margin and problem.n_groups == 1 and euclidean
+        by_class_cone = interior_point.has_class_cone(problem)
+        self.one_group = problem.hard_margin and problem.n_groups == 1 and not by_class_cone
         self.by_one_group = False
         self._choose_first(start)
-        # Separability does not depend on the norm: what a solve under l2 has proven, if anything.
-        self._proof: base.Candidate | None = None
-        if not euclidean:
-            self._proof = self._choose_by_euclidean()
+        # What a solve under l2 has found, if that proves that nothing separates the rows. Under
+        # another norm nothing does, either.
+        self._inseparable: base.Candidate | None = None
+        if by_class_cone:
+            self._inseparable = self._choose_by_euclidean()
 
     # --- the first working set -----------------------------------------------------------------
 
@@ -129,15 +131,16 @@ class _WorkingRows(RowRounds):
         rows = self.constraints
         size = self.solver.first_size
         self.margins = np.zeros(len(rows))
-        if start is not None and not interior_point.is_not_euclidean(problem):
+        from_start = False
+        if start is not None and not interior_point.has_class_cone(problem):
             euclidean_form(problem)  # refuses other norms, as the inner solver would
             alpha = np.zeros(problem.alpha_shape)
             alpha[: len(start.alpha)] = start.alpha
             coef = problem.coef_of(alpha, start.group_norms)
             intercept = start.intercept if problem.intercept else problem.no_offset
             self.margins = self.margins_of(coef, intercept)
-        # Margins that are all 0, as without a start, or that overflow choose no rows.
-        from_start = self.margins.any() and np.isfinite(self.margins).all()
+            # Margins that are all 0, or that overflow, choose no rows.
+            from_start = bool(self.margins.any() and np.isfinite(self.margins).all())
         if rows.width == 1 and not from_start:
             # With two classes, samples of small margins by V are no better a choice than any.
             self.rows = spread(rows.owners, max(1, size // rows.n_classes))
@@ -170,8 +173,8 @@ class _WorkingRows(RowRounds):
                 return None
             margins = margins / smallest
         self.margins = margins
-        # There are hardly more support vectors than features.
-        room = max(self.solver.first_size, interior_point.class_features(problem))
+        # There are hardly more support vectors than coefficients.
+        room = max(self.solver.first_size, math.prod(problem.norm_shape))
         near = self.worst(room, 1.0 + self.policy.clear_margin)
         if len(near):
             self.rows = near
@@ -233,8 +236,8 @@ class _WorkingRows(RowRounds):
 
     def _solve_on_rows(self, tolerances: base.Tolerances) -> base.Candidate:
         """Solve on the working set; without the start where no step leads on from it."""
-        if self._proof is not None:
-            return self._proof
+        if self._inseparable is not None:
+            return self._inseparable
         found = self._method(tolerances).run(self.problem, start=self.warm)
         if found.status is Status.NUMERICAL_TROUBLE and self.warm is not None:
             self.warm = None
@@ -242,7 +245,7 @@ class _WorkingRows(RowRounds):
         return found
 
     def _options(self, tolerances: base.Tolerances) -> dict[str, Any]:
-        """Return those of a solve on the working set, which has the time that is left."""
+        """Return the options of a solve on the working set, which has the time that is left."""
         seconds = self.deadline.left
         return {"tolerances": tolerances, "device": self.solver.device, "max_seconds": seconds}
 

@@ -80,14 +80,13 @@ class ClassCone(FeatureCone):
             self.part_norm = norm.norm
         self.coordinates = Coordinates(scaled.rows, scaled.tensor(basis))
         self.basis = self.coordinates.basis  # from coordinates to classes, (K', r)
-        self.into_coordinates = scaled.tensor(basis.T)
         self.shape = (basis.shape[1], scaled.rows.X.shape[1])
 
     @staticmethod
     def layout(problem: MarginProblem, rows: Constraints) -> Layout:
-        """Return that of features; rotations that merge constant ones leave these norms alone."""
-        # Merging constant features into one rotates them. Singular values do not see that; entries
-        # do, and so do groups of features.
+        """Return the layout of explicit features."""
+        # To merge constant features into one is to rotate them. No rotation changes the singular
+        # values. It does change entries, and it would mix features of several groups.
         invariant = nuclear_groups(problem.norm) is None and entries_of(problem.norm) is None
         return Layout.of_features(problem, rows, merge=invariant)
 
@@ -113,7 +112,7 @@ class ClassCone(FeatureCone):
 
     def norm(self, primal: Tensor) -> float:
         """Omega of zeta."""
-        norm: Any = self.part_norm  # which takes tensors as arrays
+        norm: Any = self.part_norm  # typed for arrays, but it takes tensors, too
         return sum(norm.value(part) for part in self.parts(primal))
 
     def dual_norm(self, V: Tensor) -> float:
@@ -123,19 +122,19 @@ class ClassCone(FeatureCone):
 
     def primal_of(self, start: Start, V: Tensor) -> tuple[Tensor, Tensor]:
         """Zeta of a start, and its margins."""
-        zeta = self.stacked(self.into_coordinates @ self.scaled.start_coef(start))
+        zeta = self.stacked(self.basis.T @ self.scaled.start_coef(start))
         return zeta, self.apply(zeta)
 
-    def order_at(self, primal: Tensor) -> int:
-        """Count the eigenvalues of the slack."""
+    def count_products(self, primal: Tensor) -> int:
+        """Count the eigenvalues of the slack: one per row of W."""
         return len(primal)
 
     @abstractmethod
     def zeta(self) -> Tensor:
         """W or its conjugate."""
 
-    def set_margins(self, zeta: Tensor, V: Tensor) -> None:
-        """Set margins and norms."""
+    def set_margins_and_norms(self, zeta: Tensor, V: Tensor) -> None:
+        """Set what `Cone` has of an iterate: the margins and norm of zeta, and the norm of V."""
         self.margins = self.apply(zeta)
         self.norm_of_zeta = self.norm(zeta)
         self.norm_of_V = self.dual_norm(V)

@@ -10,8 +10,8 @@ cone            W, t     slack T                 conjugate, and the equation of 
 `groups`        V, 1     1/2 - ||W_g||^2 / 2     R_g W_g
 `nuclear`       V, 1     I - W W'                R W
 `spectral`      zeta, t  t I - W W' / t          R W / t;  tr R (I + W W' / t^2) = 2
-`entries`, l_p  zeta, t  w - W and w + W, entry  R_0 - R_1;  R_0 + R_1 = (w / t)^(p - 1), and the
-                         by entry                sum of (R_0 + R_1) w is t
+`entries`, l_p  zeta, t  rho - W and rho + W,    R_0 - R_1;  R_0 + R_1 = (rho / t)^(p - 1), and
+                         entry by entry          the sum of (R_0 + R_1) rho is t
 ==============  =======  ======================  =================================================
 
 A cone object belongs to one scaled problem. `Cone.update` sets what the cone says of an iterate,
@@ -22,7 +22,7 @@ space of the features its part of the matrix and of the right-hand sides (`newto
 W, V    (r, F)    in class coordinates: r = K - 1 orthonormal ones of the sum-free vectors, or the
                   K classes themselves for entries
 R, T    (r, r)    multiplier and slack, positive definite; (G,) for groups; (2, r, F) for entries,
-                  of W <= w and of W >= -w
+                  of W <= rho and of W >= -rho
 U       (r, F)    change of W at a fixed t
 ======  ========  ==========================================================================
 """
@@ -73,7 +73,7 @@ class Iterate(ConePoint):
     beta: Tensor
 
     @property
-    def order(self) -> int:
+    def n_cone_products(self) -> int:
         """Count the complementary products of the cone."""
         # A matrix R has one for each eigenvalue, other R one for each entry.
         if self.R.ndim == 2:
@@ -84,7 +84,7 @@ class Iterate(ConePoint):
         """Mean of the complementary products, mu: of their eigenvalues where they are matrices."""
         # tr(R T) is the sum of the eigenvalues of the products, for matrices as for entries.
         total = self.alpha @ self.s + self.w @ self.xi + (self.R * self.T).sum()
-        return float(total) / (self.alpha.numel() + self.w.numel() + self.order)
+        return float(total) / (self.alpha.numel() + self.w.numel() + self.n_cone_products)
 
     def step_to_boundary(self, step: Iterate) -> float:
         """Longest multiple of a step, at most 1, that keeps all variables positive (definite).
@@ -92,20 +92,20 @@ class Iterate(ConePoint):
         One step for all variables: the conjugate is bilinear, and unequal steps would undo the
         progress of its residual.
         """
-        rates = []
+        rates = []  # relative changes, the least of which sets the step
         for name in ("alpha", "s", "w", "xi", "t", "R", "T"):
             value = getattr(self, name)
             change = getattr(step, name)
             if not value.numel():
                 continue
-            # x + l dx stays positive up to l = 1 / max(-dx / x); matrices have eigenvalues there.
             if value.ndim == 2:
                 # A + l dA is definite as long as I + l A^-1 dA has positive eigenvalues.
                 rates.append(relative_eigenvalues(value, change))
             else:
+                # x + l dx is positive as long as 1 + l dx / x is.
                 rates.append((change / value).reshape(-1))
         least = float(torch.cat(rates).min())
-        # max(1.0, NaN) is 1.0 in Python: a full step.
+        # The line below would take NaN for a full step: max(1.0, NaN) is 1.0 in Python.
         if not math.isfinite(least):
             raise Breakdown
         return 1.0 / max(1.0, -least)
@@ -165,8 +165,8 @@ class Cone(ABC):
         """Omega_* of V."""
 
     @abstractmethod
-    def order_at(self, primal: Tensor) -> int:
-        """Count the complementary products."""
+    def count_products(self, primal: Tensor) -> int:
+        """Count the complementary products R T of the cone, for zeta or the group scales."""
 
     # First points
 

@@ -8,11 +8,11 @@ In the space of the rows W is V itself, a function of alpha (`GroupCone`), and d
 the system (`newton`, equation (groups)). In the space of the features W is a variable of its own
 (`FeatureGroupCone`), and W = V holds at the solution only. All groups together have zeta = A W with
 a diagonal A. Its entry is d_g in a column of gates of one group, and the sum of p_g d_g in the
-column that groups share, of which the part p_g is in group g. Let G, (n, number of groups), have in
-its column g the entries of W in group g, times their part p_g. Then a change U of W and a change dd
-of the scales change zeta by A U + G dd, and
+column that groups share, of which the part p_g is in group g. Let column g of H, (n, G), have the
+entries of W in group g, times their part p_g. Then a change U of W and a change dd of the scales
+change zeta by A U + H dd, and
 
-        (T / d) dd - G' U = mu / d - T - (1/2 - T - ||W_g||^2 / 2)                           (d)
+        (T / d) dd - H' U = mu / d - T - (1/2 - T - ||W_g||^2 / 2)                           (d)
 
 dd stays an unknown of the Newton system: eliminated, the rounding of U would enter it times d / T,
 which grows like 1 / mu.
@@ -82,7 +82,7 @@ class GroupCone(Cone):
         """<V_g, W_g> of each group, (G,)."""
         return self.scaled.rows.inner(V, W)
 
-    def order_at(self, primal: Tensor) -> int:
+    def count_products(self, primal: Tensor) -> int:
         """G."""
         return len(primal)
 
@@ -136,11 +136,11 @@ class FeatureGroupCone(GroupCone, FeatureCone):
     def __init__(self, scaled: ScaledProblem) -> None:
         super().__init__(scaled)
         rows = scaled.rows
-        groups = rows.layout
-        n_classes = len(groups.columns)
+        groups = rows.gate_groups
+        n_classes = len(groups.norm_groups)
         # V sums to 0 over the classes: where their groups agree, one coordinate less will do.
         basis = np.eye(n_classes)
-        if n_classes > 1 and (groups.columns == groups.columns[0]).all():
+        if n_classes > 1 and (groups.norm_groups == groups.norm_groups[0]).all():
             basis = sum_free_basis(n_classes)
         self.members = groups.members[: basis.shape[1]]  # (r, M' + 1, G)
         self.n_gates = rows.Z.shape[1]
@@ -190,10 +190,10 @@ class FeatureGroupCone(GroupCone, FeatureCone):
         """Move to an iterate."""
         W = point.W
         self.point = point
-        self.G = (W[..., None] * self.members[:, :, None]).flatten(0, 2)  # (n, G)
-        # G and A are the derivatives of zeta = A(d) W, by d and by W.
+        # The derivatives of zeta = A(d) W: H by d and A by W.
+        self.H = (W[..., None] * self.members[:, :, None]).flatten(0, 2)  # (n, G)
         self.A = self.scale_of_gates(point.R).expand_as(V)
-        squares = self.G.T @ W.reshape(-1)  # ||W_g||^2, (G,)
+        squares = self.H.T @ W.reshape(-1)  # ||W_g||^2, (G,)
         self.margins = self.coordinates.apply((self.A * W).reshape(-1))
         self.norm_of_zeta = float(point.R @ squares.sqrt())
         self.norm_of_V = self.dual_norm(V)
@@ -207,8 +207,8 @@ class FeatureGroupCone(GroupCone, FeatureCone):
         return torch.nn.functional.pad(V, (0, 0, 0, n_left_out)), self.point.R
 
     def feature_matrix(self) -> tuple[ConeMatrix, Tensor]:
-        """Return the diagonal matrix of A U and dd, equation (d), and G as directions of zeta."""
-        return ConeMatrix(1.0 / self.A.reshape(-1), self.point.T / self.point.R), self.G.T
+        """Return the diagonal matrix of A U and dd, equation (d), and H as directions of zeta."""
+        return ConeMatrix(1.0 / self.A.reshape(-1), self.point.T / self.point.R), self.H.T
 
     def feature_right_sides(
         self, mu: float, predictor: Direction | None, weight: float
@@ -223,10 +223,10 @@ class FeatureGroupCone(GroupCone, FeatureCone):
             products = products - weight * predictor.R * predictor.T
             slack = slack - 0.5 * weight * self.inner(dW, dW)
             second = weight * self.scale_of_gates(predictor.R) * dW
-        # dzeta = A U + G dd + second, with A U the unknown: second counts as a change of A U.
+        # dzeta = A U + H dd + second, with A U the unknown: second counts as a change of A U.
         of_zeta = (self.V_residual + second / self.A).reshape(-1)
         # Equation (d) with U = dV + V_residual: the system's unknown is dV alone.
-        of_d = products / d - slack + self.G.T @ self.V_residual.reshape(-1)
+        of_d = products / d - slack + self.H.T @ self.V_residual.reshape(-1)
         return torch.cat([of_zeta, of_d]), products
 
     def feature_back_substitute(

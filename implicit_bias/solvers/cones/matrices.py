@@ -62,7 +62,9 @@ def relative_eigenvalues(A: Tensor, B: Tensor) -> Tensor:
 
 
 def cholesky(A: Tensor) -> Tensor:
-    """Lower factor of a symmetric matrix that is kept; see `factor`."""
+    """Return the lower Cholesky factor L of a symmetric A = L L', which is left as it is."""
+    # LAPACK overwrites a matrix in place only where it is stored by columns. The transpose of a
+    # copy by rows is such a matrix, and equal to A.
     return factor(lambda: A.clone().T)
 
 
@@ -70,9 +72,15 @@ def factor(
     matrix: Callable[[], Tensor],
     ridges: tuple[float, ...] = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11),
 ) -> Tensor:
-    """Return the lower factor of a matrix by columns, made anew for each trial, in its place.
+    """Return the lower Cholesky factor of a matrix, computed in its place.
 
-    The diagonal may be raised by the fractions ``ridges``, where rounding made a matrix indefinite.
+    Parameters
+    ----------
+    matrix : callable
+        Returns the matrix, stored by columns; its lower triangle counts. Each trial overwrites one.
+    ridges : tuple of float
+        Fractions by which the diagonal is raised, one trial each, until the matrix is definite:
+        rounding may have made it indefinite.
 
     Raises
     ------

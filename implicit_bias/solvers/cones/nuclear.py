@@ -15,9 +15,10 @@ E_ij ~ q_i q_j' + q_j q_i', this is R U + sum of z_ij E_ij W, z_ij entries of dR
         z_ij / (2 size_i size_j) - <E_ij W, U> = <mu R^-1 - T - slack, E_ij> / 2             (z)
 
 z stay unknowns of the Newton system in the features: eliminated, the rounding of U would enter
-them times size_i size_j, which grows like 1 / mu. In the rows they are a border, for which
-<E_ij W, features of row p> is (b q_i) (v q_j) + (b q_j) (v q_i), b the row's label vector and v
-the inner products of its inputs with W.
+them times size_i size_j, which grows like 1 / mu. In the rows they are a border, the inner products
+<E_ij W, features of row p>. With q_i q_j' + q_j q_i' for E_ij these are
+(b q_i) (v q_j) + (b q_j) (v q_i), b the row's label vector and v the inner products of its inputs
+with W.
 
 A sum of nuclear norms over G groups of gates has a cone for each group. Their W are put below each
 other, (G r, F), each with 0 in the columns of the others: then W W', R, T and S are block
@@ -27,7 +28,7 @@ diagonal, (G r, G r), and all equations hold as they stand.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,6 +45,16 @@ from implicit_bias.solvers.cones.matrices import (
 )
 from implicit_bias.solvers.scaled_rows import TINY
 from implicit_bias.solvers.scaling import ScaledProblem
+
+
+class SymmetricBasis(NamedTuple):
+    """The orthonormal E_ij = factor (q_i q_j' + q_j q_i'), i <= j, of one group's block of S."""
+
+    q: Tensor  # eigenvectors of the block, (r, r)
+    i: Tensor  # all pairs i <= j, (r (r + 1) / 2,)
+    j: Tensor
+    factor: Tensor  # (r (r + 1) / 2,)
+    sizes: Tensor  # size_i size_j, (r (r + 1) / 2,)
 
 
 class NuclearCone(ClassCone):
@@ -112,22 +123,30 @@ class NuclearCone(ClassCone):
         self.point = point
         self.conjugate = point.R @ point.W
         self.V_residual = V - point.W
-        self.set_margins(self.conjugate, V)
+        self.set_margins_and_norms(self.conjugate, V)
 
     def scale(self) -> None:
-        """Compute S."""
+        """Compute S, and the slack that W has."""
         W = self.point.W
         self.S = nesterov_todd(self.point.R, self.point.T)
         self.SW = self.S @ W
-        self.unit_slack = symmetric(self.eye - W @ W.T)  # what T is to be
+        self.slack_of_W = symmetric(self.eye - W @ W.T)  # what T is to be
 
     def _second_order(self, predictor: Direction | None, weight: float) -> tuple[Tensor, Tensor]:
         """Return what T lacks to be I - W W', and the second-order term of zeta = R W."""
-        slack = self.unit_slack - self.point.T
+        slack = self.slack_of_W - self.point.T
         if predictor is None:
             return slack, torch.zeros_like(self.point.W)
         U = predictor.U
         return slack - weight * (U @ U.T), weight * (predictor.R @ U)
+
+    def basis_of(self, block: slice) -> SymmetricBasis:
+        """Return the symmetric matrices in the eigenvectors of one group's block of S."""
+        size, q = torch.linalg.eigh(self.S[block, block])
+        i, j = torch.triu_indices(len(size), len(size)).to(size.device)
+        factor = torch.full_like(size[i], 0.5**0.5)
+        factor[i == j] = 0.5
+        return SymmetricBasis(q, i, j, factor, size[i] * size[j])
 
     # --- the Newton system in the rows -----------------------------------------------------------
 
@@ -143,18 +162,15 @@ class NuclearCone(ClassCone):
         slacks = []
         masks = []
         for block in self.blocks:
-            size, q = torch.linalg.eigh(self.S[block, block])
-            i, j = torch.triu_indices(len(size), len(size)).to(size.device)
-            norm = torch.full_like(size[i], 2.0**0.5)
-            norm[i == j] = 1.0
-            # <E_ij W, features>, in the eigenvectors of S.
+            q, i, j, factor, sizes = self.basis_of(block)
+            # <E_ij W, features>, and what multiplies z_ij in equation (z).
             b = labels @ q
             v = rows.products(self.point.W[block]) @ q
-            borders.append((b[:, i] * v[:, j] + b[:, j] * v[:, i]) * norm)  # (P, r (r + 1) / 2)
-            slacks.append(2.0 / (size[i] * size[j]))
+            borders.append((b[:, i] * v[:, j] + b[:, j] * v[:, i]) * factor)
+            slacks.append(0.5 / sizes)
             masks.append(labels @ self.point.R[block, block])
-        Q = rows.masked_by_labels(self.grams, masks, labels)
-        return Q, torch.hstack(borders), torch.cat(slacks)
+        A = rows.masked_by_labels(self.grams, masks, labels)
+        return A, torch.hstack(borders), torch.cat(slacks)
 
     @cached_property
     def grams(self) -> list[Tensor]:
@@ -179,19 +195,17 @@ class NuclearCone(ClassCone):
     def feature_matrix(self) -> tuple[ConeMatrix, Tensor]:
         """Return the matrix of R U and z, equation (z), and the directions E_ij W."""
         bases = []
-        sizes = []
+        all_sizes = []
         for block in self.blocks:
-            size, q = torch.linalg.eigh(self.S[block, block])
-            i, j = torch.triu_indices(len(size), len(size)).to(size.device)
+            q, i, j, factor, sizes = self.basis_of(block)
             outer = torch.einsum("ai,bi->iab", q[:, i], q[:, j])
-            norm = torch.full_like(size[i], 0.5**0.5)
-            norm[i == j] = 0.5
-            basis = size.new_zeros(len(i), len(self.eye), len(self.eye))
-            basis[:, block, block] = (outer + outer.mT) * norm[:, None, None]
+            basis = q.new_zeros(len(i), len(self.eye), len(self.eye))
+            basis[:, block, block] = (outer + outer.mT) * factor[:, None, None]
             bases.append(basis)
-            sizes.append(size[i] * size[j])
-        self.E = torch.cat(bases)  # (q, G r, G r)
-        self.sizes = torch.cat(sizes)  # size_i size_j, (q,)
+            all_sizes.append(sizes)
+        # G r (r + 1) / 2 matrices E_ij of order G r, and size_i size_j of each.
+        self.E = torch.cat(bases)
+        self.sizes = torch.cat(all_sizes)
         self.R_inverse = torch.cholesky_inverse(cholesky(self.point.R))
         r, n_features = self.shape
         of_U = self.R_inverse.new_zeros(r, n_features, r, n_features)

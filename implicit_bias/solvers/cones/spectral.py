@@ -123,7 +123,7 @@ class SpectralCone(FreeRadiusCone):
         self.point = point
         self.Y = point.W / float(point.t)
         self.V_residual = V - point.R @ self.Y
-        self.set_margins(point.W, V)
+        self.set_margins_and_norms(point.W, V)
 
     def scale(self) -> None:
         """Compute S, and with it the derivatives by t."""
@@ -161,19 +161,20 @@ class SpectralCone(FreeRadiusCone):
     def row_matrix(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return what rows see of K^-1.
 
-        K differs from R / t only in the row space Q of Y, (F, q): K^-1 is the mask of t R^-1
-        outside of it, and of rank r^2 within.
+        K differs from R / t only in the row space of Y. So K^-1 is the mask of t R^-1 outside of
+        that space, and of rank r^2 within.
         """
         rows = self.scaled.rows
         labels = self.labels
-        self.Q = torch.linalg.svd(self.Y, full_matrices=False)[2].T
-        self.K_inside = cholesky(self._matrix_K(self.Y @ self.Q))
+        # An orthonormal basis, (F, q).
+        self.row_space = torch.linalg.svd(self.Y, full_matrices=False)[2].T
+        self.K_inside = cholesky(self._matrix_K(self.Y @ self.row_space))
         self.K_outside = float(self.point.t) * torch.cholesky_inverse(cholesky(self.point.R))
-        inside = rows.X @ self.Q
+        inside = rows.X @ self.row_space
         outside_gram = self.gram - inside @ inside.T
         inputs_of_rows = inside[rows.pairs.place]
         features = (labels[:, :, None] * inputs_of_rows[:, None, :]).reshape(len(labels), -1)
-        # The mask of t R^-1 outside of Q, and features K_inside^-1 features' within.
+        # The mask of t R^-1 outside of the row space, and features K_inside^-1 features' within.
         half = torch.linalg.solve_triangular(self.K_inside, features.T, upper=False)
         A = rows.masked_by_labels([outside_gram], [labels @ self.K_outside], labels)
         A.addmm_(half.T, half)
@@ -188,9 +189,9 @@ class SpectralCone(FreeRadiusCone):
 
     def solve_K(self, values: Tensor) -> Tensor:
         """K^-1 of (r, F), after `row_matrix`."""
-        inside = values @ self.Q
+        inside = values @ self.row_space
         solved = torch.cholesky_solve(inside.reshape(-1, 1), self.K_inside).reshape(inside.shape)
-        return self.K_outside @ (values - inside @ self.Q.T) + solved @ self.Q.T
+        return self.K_outside @ (values - inside @ self.row_space.T) + solved @ self.row_space.T
 
     def right_sides(self, mu: float, predictor: Direction | None, weight: float) -> RightSides:
         """Right-hand sides of a step to mu."""
