@@ -41,9 +41,11 @@ beside three references: 0 of 66 gradient descents by other rates, momentum, noi
 SAM, so at most 4.5 % with a confidence of 95 %. Without the cost that rule 2 asks for it was 2 of
 66.
 
-**Rivals.** A margin that did not rise in a norm is no evidence against that norm if the reference
-may be near a limit in it, too: (1 - gap)^(-L/2), by which it can rise, is by the gap's lower bound
-less than the root of the largest factor.
+**Rivals.** In norm b the margin of a reference can rise by a factor of (1 - gap_b)^(-L/2) at most,
+up to the optimum of its tangent problem. Where the reference is near a limit in b this is little,
+and a margin that did not rise is no evidence against b. So b is a rival of the norm that would be
+named where this factor may be, by the lower bound on gap_b, below the square root of the factor by
+which the margin rose in that norm.
 """
 
 from __future__ import annotations
@@ -217,9 +219,9 @@ class NormTable:
         """Name a norm, unless the references may be near a limit in another one."""
         for other in self._others(row):
             assert other.reference_gap is not None
-            # factor^(1/2) > (1 - gap)^(-L/2), by which the reference's margin can rise.
-            at_limit = row.factor * (1.0 - other.reference_gap.lower) ** self.degree > 1.0
-            if at_limit and not other.fell:
+            # What the reference's margin can rise by, squared: (1 - gap)^(-L).
+            most = (1.0 - other.reference_gap.lower) ** -self.degree
+            if row.factor > most and not other.fell:
                 return self._none(Code.RIVAL, row, row.factor, [other.norm])
         return self._named(row, evidence, code, row.factor)
 
