@@ -219,9 +219,10 @@ class NormTable:
         """Name a norm, unless the references may be near a limit in another one."""
         for other in self._others(row):
             assert other.reference_gap is not None
-            # What the reference's margin can rise by, squared: (1 - gap)^(-L).
-            most = (1.0 - other.reference_gap.lower) ** -self.degree
-            if row.factor > most and not other.fell:
+            # (1 - gap)^(-L/2), by which the reference's margin can rise, against factor^(1/2):
+            # both are squared, and multiplied, as 1 - gap may be 0.
+            at_limit = row.factor * (1.0 - other.reference_gap.lower) ** self.degree > 1.0
+            if at_limit and not other.fell:
                 return self._none(Code.RIVAL, row, row.factor, [other.norm])
         return self._named(row, evidence, code, row.factor)
 
