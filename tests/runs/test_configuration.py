@@ -52,7 +52,6 @@ def test_what_is_done_without_a_hard_margin_depends_on_the_data() -> None:
         ({"models": ("svm-gln", "svm-gln")}, "once"),
         ({"threshold": "meridian"}, "'median'"),
         ({"units": "many"}, "units"),
-        ({"standardize": "no"}, "standardize"),
         ({"tol": 2.0}, "tolerance"),
         ({"momentum": 1.0}, "momentum"),
         ({"target": "y"}, "--data"),
