@@ -8,8 +8,8 @@ lower      sum(alpha) / Omega_*(V), and C sum(alpha) / max_n sum_k alpha_nk with
            where an intercept's equation is missed. The reported bound may not exceed it.
 upper      Omega(zeta) / smallest margin, or Omega(zeta) + C sum_n xi_n with a soft margin. It may
            not exceed the reported bound.
-norms      Rounded down (`least`), so that what is called a lie is one: roots of integers, powers and
-           singular values by the lower ends of intervals that hold them, of arithmetic in `BITS`.
+norms      Rounded down (`least`), so that what is called a lie is one: roots of integers, and the
+           lower ends of intervals that hold powers and singular values.
 optimal    The reported bounds are as near to each other as was asked for.
 separable  Data are not separable where some alpha >= 0 has V = 0 (Gordan). It is looked for near
            the alpha that is given, among the basic solutions of a linear program, and near what
