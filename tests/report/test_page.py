@@ -181,7 +181,6 @@ def test_a_title_is_text(tmp_path: Path) -> None:
         compared().report(tmp_path, title=cast(Any, pd.NA))
 
 
-@pytest.mark.slow
 def test_a_report_replaces_no_file_of_another_origin(tmp_path: Path) -> None:
     (tmp_path / "figures").mkdir()
     holiday = tmp_path / "figures" / "holiday.png"
