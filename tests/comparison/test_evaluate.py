@@ -94,13 +94,11 @@ def test_margins_include_the_intercept() -> None:
     corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]) + 5.0
     classes = np.arange(3)
     many = MaxMarginSVC().fit(corners, classes)
-    margin = (
-        compare({"m": many}, corners, classes, train=(corners, classes)).model("m").known_margin
-    )
+    result = compare({"many": many}, corners, classes, train=(corners, classes))
     f = many.decision_function(corners)
     rival = np.where(np.eye(3, dtype=bool), -np.inf, f).max(axis=1)
-    norm = np.linalg.norm(many.coef_)
-    np.testing.assert_allclose(margin.margins, (np.diag(f) - rival) / norm, rtol=1e-6)
+    margins = (np.diag(f) - rival) / np.linalg.norm(many.coef_)
+    np.testing.assert_allclose(result.model("many").known_margin.margins, margins, rtol=1e-6)
 
 
 @pytest.mark.slow

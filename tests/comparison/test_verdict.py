@@ -177,8 +177,6 @@ def test_a_network_beside_its_svm() -> None:
     assert facts.agreement == comparison.agreement("network", "svm")
     assert facts.by_chance == 1 - comparison.pair("network", "svm").by_chance
     assert (facts.held_out, facts.dead, facts.soft) == (True, 0, "")
-    on_training = replace(comparison, train=(comparison.X, comparison.y))
-    assert "training samples" in str(only(on_training.conclusions()))
     unknown = ib.compare(fitted_models(), TEST.X, TEST.y).conclusions()
     assert only(unknown).verdict is Verdict.NO_TRAINING_SAMPLES
 

@@ -20,7 +20,7 @@ from implicit_bias.report.figures.margins import margin_histogram, margin_plots
 from implicit_bias.report.figures.plane import draw_regions, plane_plots
 from implicit_bias.report.figures.support import support_plots, support_vectors
 from implicit_bias.report.figures.training import training_plots
-from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION, Look, logarithmic, panel, style
+from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION, Look, panel, style
 from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
 from training.samples import X, Y, gln
 
@@ -137,16 +137,6 @@ def test_support_vectors_are_shown_by_their_alpha() -> None:
     np.testing.assert_array_equal(shown, pixels[largest])
     assert len(support_vectors(compared().model("svm"), len(TRAIN) + 1)) == 0  # other samples
     assert len(support_vectors(compared().model("network"), len(TRAIN))) == 0
-
-
-def test_a_log_axis_within_two_decades_has_three_numbers() -> None:
-    figure, ax = panel()
-    ax.plot([0.0, 1.0], [1.1, 110.0])
-    logarithmic(ax, x=False)
-    figure.draw_without_rendering()
-    bottom, top = ax.get_ylim()
-    assert sum(bottom <= tick <= top for tick in ax.get_yticks()) >= 3
-    assert ax.get_xscale() == "linear"
 
 
 def test_the_excess_is_drawn_of_the_points_that_separate() -> None:

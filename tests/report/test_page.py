@@ -1,6 +1,5 @@
 """The page: whole, true to the comparison, safe to open, and readable on a phone."""
 
-import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import implicit_bias as ib
-from browser import DARK, Page, check_by_axe, needs_browser, opened
+from browser import DARK, check_by_axe, needs_browser
 from comparison.samples import TEST, TRAIN, compared, fitted_models
 from implicit_bias.base.wording import percent
 from implicit_bias.comparison.verdict import Verdict
@@ -189,40 +188,6 @@ def test_a_report_replaces_no_file_of_another_origin(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match="figures"):
         one.report(tmp_path)
     assert holiday.read_bytes() == b"mine"
-
-
-# --- a browser -----------------------------------------------------------------------------------
-
-# Shows a page in a frame of some width, and counts what is broken or cut off there.
-HARNESS = """<!doctype html>
-<body style="margin:0">
-<iframe src="{url}" style="border:0;width:{width}px;height:900px"></iframe>
-<script>
-onload = () => {{
-  const page = document.querySelector("iframe").contentDocument;
-  const all = (what) => [...page.querySelectorAll(what)];
-  document.documentElement.dataset.found = JSON.stringify({{
-    width: page.documentElement.scrollWidth,
-    broken: all("img").filter((image) => !image.naturalWidth).length,
-    cut: all("p, figure, img, dl, nav, .scroll")
-      .filter((element) => element.getBoundingClientRect().right > {width}).length,
-  }});
-}};
-</script>
-"""
-
-
-@pytest.mark.slow
-@needs_browser
-@pytest.mark.parametrize(("name", "width"), [("digits", 390), ("classes", 1280)])
-def test_nothing_is_cut_off_in_a_browser(
-    name: str, width: int, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    report: Report = request.getfixturevalue(name)
-    harness = tmp_path / "harness.html"
-    harness.write_text(HARNESS.format(url=report.path.as_uri(), width=width), "utf-8")
-    (found,) = Page(opened(harness, tmp_path)).attributes("html", "data-found")
-    assert json.loads(found) == {"width": width, "broken": 0, "cut": 0}
 
 
 @pytest.mark.slow
