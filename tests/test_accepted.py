@@ -167,8 +167,7 @@ TABLE = table()
 
 
 @pytest.mark.fast(
-    *("GELU, SiLU, softplus inside0", "tanh, sigmoid inside0"),
-    *("`LayerNorm` of another eps", "batch normalization, by `full_batch`"),
+    *("tanh, sigmoid inside0", "`LayerNorm` of another eps"),
     "batch normalization in evaluation mode",
     *("attention with trained keys and queries", "a softmax, sigmoid or tanh at the end1"),
     *("weights of float32, inputs of any precision0", "a classifier, a function0"),

@@ -193,18 +193,15 @@ def test_the_site_shows_what_has_run(site: Path) -> None:
     assert (site / "gallery" / "index.html").exists()
     # The tutorials have run, and show what they say.
     network = (site / "tutorials" / "my_network.html").read_text("utf-8")
-    assert "Not near a KKT point" in network
     assert network.index("Near a KKT point") > network.index("Not near a KKT point")
-    assert "near a KKT point of the loss" in network
     # No figure of the gallery is shown twice.
     for page in (site / "gallery").glob("plot_*.html"):
         names = re.findall(r'src="\.\./_images/(sphx_glr_\w+_\d+\.png)"', page.read_text("utf-8"))
         assert names, page
         shown = [(site / "_images" / name).read_bytes() for name in names]
         assert len(set(shown)) == len(shown), page
-    concepts = (site / "concepts.html").read_text("utf-8")
-    assert "<mfrac>" in concepts  # formulas are drawn by the browser itself,
-    for page in site.rglob("*.html"):  # without the network
+    # A browser needs no network.
+    for page in site.rglob("*.html"):
         assert not re.search(r'<(script|img)[^>]*src="http', page.read_text("utf-8")), page
 
 

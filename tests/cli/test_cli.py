@@ -152,28 +152,23 @@ def test_a_network_that_does_not_separate_is_told_so(shell: Shell) -> None:
 OWN = "--data own.csv --target kind --positive good --id name --missing drop"
 
 
-@pytest.fixture(scope="module")
-def noisy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shell, pd.DataFrame, Finished]:
-    """Compare on a file of the user's own that nothing separates, with names and texts in it."""
-    there, rng = Shell(tmp_path_factory.mktemp("own")), np.random.default_rng(0)
+@pytest.mark.slow
+def test_own_data_that_nothing_separates(shell: Shell) -> None:
+    """Compared by errors, with a soft margin and a warning, by the names and texts of the file."""
+    rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 2))
     kinds = np.where(x[:, 0] + rng.normal(size=60) > 0, "good", rng.choice(["bad", "Late"], 60))
     table = pd.DataFrame({"name": [f"C-{n}" for n in range(60)], "age": 40 + 9 * x[:, 0]})
     table = table.assign(debt=1000 * x[:, 1], city=rng.choice(["Bonn", "Ulm"], 60), kind=kinds)
     table.loc[[3, 4], "kind"] = None
     table.loc[5, "age"] = np.nan
-    table.to_csv(there.folder / "own.csv", index=False)
-    models = "--models gd-gln,svm-gln --units 2 --steps 50"
-    return there, table, there(f"compare {OWN} {models}")
-
-
-@pytest.mark.slow
-def test_predictions_name_the_rows_of_the_file(
-    noisy: tuple[Shell, pd.DataFrame, Finished],
-) -> None:
-    there, table, done = noisy
+    table.to_csv(shell.folder / "own.csv", index=False)
+    done = shell(f"compare {OWN} --models gd-gln,svm-gln --units 2 --steps 50")
     assert done.status == 0
-    folder = there.folder / "implicit-bias-report"
+    assert "solved the soft margin" in done.err
+    assert "3 of 60 rows: 2 without a label" in done.err
+
+    folder = shell.folder / "implicit-bias-report"
     found = pd.read_csv(folder / "predictions.csv")
     rows = table.iloc[found["row"] - 1]
     assert (found["name"].to_numpy() == rows["name"].to_numpy()).all()
@@ -182,24 +177,14 @@ def test_predictions_name_the_rows_of_the_file(
     assert ((found["gd-gln"] != found["svm-gln"]) == found["models differ"]).all()
     assert ((found["svm-gln: score of good"] > 0) == (found["svm-gln"] == "good")).all()
 
-
-@pytest.mark.slow
-def test_data_that_are_not_separable_are_compared_by_errors(
-    noisy: tuple[Shell, pd.DataFrame, Finished],
-) -> None:
-    """With a soft margin, and a warning; a refusal is there for who asks."""
-    there, _, done = noisy
-    assert "solved the soft margin" in done.err
-    assert "svm-gln and gd-gln agree on" in " ".join(done.out.split())
     # The headline is an error, read against the commonest class; which SVM has which C is told.
-    models = pd.read_csv(there.folder / "implicit-bias-report" / "models.csv").set_index("model")
+    models = pd.read_csv(folder / "models.csv").set_index("model")
     assert f"(C = {C_in_words(models['C']['svm-gln'])})" in done.out
     first = done.out.index("significantly lower error")
     assert first < done.out.index("Always predicting “") < done.out.index("no max-margin solution")
-    page = (there.folder / "implicit-bias-report" / "report.html").read_text("utf-8")
-    for said in (page, done.err):
-        assert "3 of 60 rows: 2 without a label" in said
-    refused = there(f"compare {OWN} --models svm-linear --on-failure raise --out refused")
+
+    # A refusal is there for who asks.
+    refused = shell(f"compare {OWN} --models svm-linear --on-failure raise --out refused")
     assert (refused.status, refused.out) == (1, "")
     assert "not separable" in refused.err
 

@@ -30,6 +30,7 @@ def test_programs_and_svms_of_a_network() -> None:
     assert result.soft_svms_of(result.model("neighbours")) == []
     assert first_svm([network]) is None
     assert result.model("soft").known_margin.largest_margin is None
+    assert "(C = 2)" in str(result)
     for name in ("soft", "l2"):  # each the only model of its program
         margin = result.model(name).known_margin
         assert margin.optimum == margin.certificate.lower
@@ -92,11 +93,10 @@ def test_predictions_have_a_row_per_sample() -> None:
 @pytest.mark.parametrize(
     "inputs",
     [
-        np.array([[1.0], [np.nan]]),
         pd.DataFrame({"text": ["a", None], "size": [np.nan, 2.0]}),
         sp.csr_array([[1.0], [np.nan]]),
     ],
-    ids=["array", "frame", "sparse"],
+    ids=["frame", "sparse"],
 )
 def test_samples_with_missing_values_are_the_same_samples(inputs: Any) -> None:
     others = inputs[::-1]  # the same, and a missing value in another place

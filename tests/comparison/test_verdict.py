@@ -158,16 +158,6 @@ def test_the_most_frequent_class_is_that_of_the_training_samples() -> None:
     assert known(ranking.beside_majority) == PairedDifference(5, 0, 55, 40)
 
 
-def test_a_fallback_shows_its_C() -> None:
-    moons = make_toy("moons", 40, noise=0.05, random_state=0)
-    train = (moons.X, moons.y)
-    with pytest.warns(ib.NotSeparableWarning):
-        linear = ib.MaxMarginSVC().fit(*train)
-    comparison = ib.compare({"linear": linear}, *train, train=train)
-    row = next(line for line in str(comparison).splitlines() if line.startswith("linear"))
-    assert "(C = " in row
-
-
 def test_a_network_beside_its_svm() -> None:
     comparison = compared()
     network = comparison.model("network")
