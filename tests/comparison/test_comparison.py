@@ -31,6 +31,11 @@ def test_programs_and_svms_of_a_network() -> None:
     assert first_svm([network]) is None
     assert result.model("soft").known_margin.largest_margin is None
     assert "(C = 2)" in str(result)
+    # Without the SVM of its program a network stands beside one of its gates with a finite C.
+    beside_soft = replace(result, models=tuple(m for m in result.models if m.name != "svm"))
+    facts = beside_soft.standing(network)
+    assert (facts.svm, facts.soft) == ("soft", "2")
+    assert facts.agreement == result.agreement("network", "soft")
     for name in ("soft", "l2"):  # each the only model of its program
         margin = result.model(name).known_margin
         assert margin.optimum == margin.certificate.lower

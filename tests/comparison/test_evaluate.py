@@ -10,6 +10,7 @@ from cases import clusters
 from comparison.samples import TEST, TRAIN, compared, fitted_models
 from example_modules import known
 from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, MaxMarginSVC, compare
+from implicit_bias.base.counts import Count
 from implicit_bias.bounds.status import excess
 from implicit_bias.datasets import make_toy
 from implicit_bias.estimators.base import BinaryClassifier
@@ -158,6 +159,7 @@ def test_an_svm_without_a_solution_has_no_error() -> None:
     assert np.isnan(result.pair("linear", "gated").disagreement)
     assert result.difference("linear", "gated") is None
     assert result.agreement("linear", "gated") is None
+    assert compare({"linear": linear}, xor.X, xor.y).ranking().count == Count(0, 0)
     assert result.model("gated").error == 0.0
 
 
