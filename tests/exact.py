@@ -8,8 +8,8 @@ lower      sum(alpha) / Omega_*(V), and C sum(alpha) / max_n sum_k alpha_nk with
            where an intercept's equation is missed. The reported bound may not exceed it.
 upper      Omega(zeta) / smallest margin, or Omega(zeta) + C sum_n xi_n with a soft margin. It may
            not exceed the reported bound.
-norms      Rounded down (`least`), so that what is called a lie is one: roots of integers, and the
-           lower ends of intervals that hold powers and singular values.
+norms      Rounded down (`least`), so that what is called a lie is one: the lower ends of intervals
+           that hold roots, powers and singular values.
 optimal    The reported bounds are as near to each other as was asked for.
 separable  Data are not separable where some alpha >= 0 has V = 0 (Gordan). It is looked for near
            the alpha that is given, among the basic solutions of a linear program, and near what
@@ -305,13 +305,8 @@ def _lower_end(interval: flint.arb) -> Fraction:
 
 def _root(square: Fraction) -> Fraction:
     """Return a square root, rounded down."""
-    if square == 0:
-        return square
-    shift = max(0, 2 * BITS - square.numerator.bit_length()) + square.denominator.bit_length()
-    shift += shift % 2
-    return Fraction(
-        math.isqrt((square.numerator << shift) // square.denominator), 2 ** (shift // 2)
-    )
+    with flint.ctx.workprec(BITS):
+        return _lower_end(flint.arb(flint.fmpq(square.numerator, square.denominator)).sqrt())
 
 
 def _scaled(value: int | Fraction, exponent: int) -> Fraction:

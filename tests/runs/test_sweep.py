@@ -246,6 +246,14 @@ def test_a_full_disk_stops_a_sweep_and_keeps_what_is_there(tmp_path: Path) -> No
     assert len(frames["models"]) == 4
 
 
+def test_a_folder_of_another_origin_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "models.csv").write_text("mine")
+    with pytest.raises(ValueError, match="no sweep"):
+        sweep.check_folder(tmp_path)
+    (tmp_path / "cells").mkdir()
+    sweep.check_folder(tmp_path)
+
+
 @pytest.mark.slow
 def test_processes_compute_the_same(tmp_path: Path) -> None:
     cells = cells_in(grid_of(tmp_path, f"{SMALL}seed = [1, 2, 3]"))
