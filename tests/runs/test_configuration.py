@@ -54,6 +54,7 @@ def test_what_is_done_without_a_hard_margin_depends_on_the_data() -> None:
         ({"units": "many"}, "units"),
         ({"tol": 2.0}, "tolerance"),
         ({"momentum": 1.0}, "momentum"),
+        ({"models": ("local-gln",), "optimizer": "muon"}, "muon"),
         ({"target": "y"}, "--data"),
         ({"data": "a.csv", "dataset": "moons"}, "choose one"),
     ],
