@@ -8,9 +8,8 @@ lower      sum(alpha) / Omega_*(V), and C sum(alpha) / max_n sum_k alpha_nk with
            where an intercept's equation is missed. The reported bound may not exceed it.
 upper      Omega(zeta) / smallest margin, or Omega(zeta) + C sum_n xi_n with a soft margin. It may
            not exceed the reported bound.
-norms      Rounded down (`least`), so that what is called a lie is one: roots of integers, powers in
-           arithmetic that rounds down, singular values by what bounds them from below,
-           ||A||_2 >= ||u'A|| / ||u|| and ||A||_* >= <A, Q> / ||Q||_2, Q = U'W, of 200 bits.
+norms      Rounded down (`least`), so that what is called a lie is one: the lower ends of intervals
+           that hold roots, powers and singular values.
 optimal    The reported bounds are as near to each other as was asked for.
 separable  Data are not separable where some alpha >= 0 has V = 0 (Gordan). It is looked for near
            the alpha that is given, among the basic solutions of a linear program, and near what
@@ -21,7 +20,6 @@ separable  Data are not separable where some alpha >= 0 has V = 0 (Gordan). It i
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
 from collections.abc import Iterator
@@ -30,7 +28,6 @@ from fractions import Fraction
 from functools import cached_property
 
 import flint
-import gmpy2
 import numpy as np
 import scipy.linalg
 import scipy.optimize
@@ -41,8 +38,8 @@ from implicit_bias.base.validation import Array
 from implicit_bias.bounds.gordan import prove_not_separable
 from implicit_bias.norms import GroupNorm, MaxOverGroups, Norm, Nuclear, Spectral, SumOverGroups
 
-# Bits of roots and powers; of the vectors that bound singular values; sweeps that find these.
-ROOT_BITS, VECTOR_BITS, SWEEPS = 256, 200, 40
+# Bits of roots, powers and eigenvalues. Two equal eigenvalues are known to half of them.
+BITS = 512
 # What the division that makes a gap of two bounds may round.
 GAP_ROUNDING = Fraction(1, 10**9)
 # Rank in integers modulo a prime: of real numbers, but for one in 10^9 matrices.
@@ -114,10 +111,11 @@ def find_lies(solution: Solution, problem: MarginProblem, tol: float) -> list[st
         if not problem.hard_margin:
             return ["proof"]
         return [] if is_inseparable(problem, solution.alpha) else ["unproven"]
-    if not certificate.lower <= max(lower_bound(problem, _alpha(solution)), 0):
+    if not certificate.lower <= max(lower_bound(problem, Exact.of(solution.alpha)), 0):
         lies.append("lower")
-    predictor = _predictor(solution, problem)
-    if not (math.isinf(certificate.upper) or certificate.upper >= upper_bound(problem, *predictor)):
+    offsets = [Fraction(b) for b in np.atleast_1d(solution.intercept).tolist()]
+    least_upper = upper_bound(problem, Exact.of(solution.coef), offsets)
+    if not (math.isinf(certificate.upper) or certificate.upper >= least_upper):
         lies.append("upper")
     if solution.status is Status.OPTIMAL and not _is_within(certificate, tol):
         lies.append("gap")
@@ -149,18 +147,6 @@ def has_optimum(problem: MarginProblem) -> bool:
 
 
 # --- bounds --------------------------------------------------------------------------------------
-
-
-def _alpha(solution: Solution) -> Exact:
-    """Return the dual variables that are said to attain the lower bound."""
-    return Exact.of(solution.alpha)
-
-
-def _predictor(solution: Solution, problem: MarginProblem) -> tuple[Exact, list[Fraction]]:
-    """Return the coefficients and the offsets that are said to attain the upper bound."""
-    return Exact.of(solution.coef), [
-        Fraction(b) for b in np.atleast_1d(solution.intercept).tolist()
-    ]
 
 
 def lower_bound(problem: MarginProblem, alpha: Exact) -> Fraction | float:
@@ -289,79 +275,38 @@ def _least_power(values: NDArray[np.object_], scale: int, p: Fraction | None) ->
     if p == 2:
         return _root(_scaled(sum(v * v for v in sizes), 2 * scale))
     top = max(sizes)
-    with gmpy2.context(precision=ROOT_BITS, round=gmpy2.RoundUp):
-        up = gmpy2.mpfr(gmpy2.mpq(p))
-    with gmpy2.context(precision=ROOT_BITS, round=gmpy2.RoundDown):
-        # Of numbers up to 1 a larger power is smaller; of the sum, at least 1, a smaller one is.
-        powers = [gmpy2.mpfr(gmpy2.mpq(v, top)) ** up for v in sizes]
-        root = sum(powers, gmpy2.mpfr(0)) ** gmpy2.mpfr(1 / gmpy2.mpq(p))
-    return _scaled(Fraction(*root.as_integer_ratio()) * top, scale)
+    with flint.ctx.workprec(BITS):
+        power = flint.arb(flint.fmpq(p.numerator, p.denominator))
+        total = flint.arb(0)
+        for v in sizes:
+            total += flint.arb(flint.fmpq(v, top)) ** power
+        root = _lower_end(total ** (1 / power))
+    return _scaled(root * top, scale)
 
 
 def _least_of_matrix(A: Exact, *, total: bool) -> Fraction:
     """Return the sum of singular values of the matrix K x M'D, or the largest, rounded down."""
     matrix = A.integers.reshape(len(A.integers), -1)
-    matrix = matrix if len(matrix) <= matrix.shape[1] else matrix.T
-    if not matrix.any():
-        return Fraction(0)
-    U, W = _singular_vectors(matrix)
-    images = U @ matrix
-    if total:  # Q = U'W
-        inner, squares = (images * W).sum(), _most_stretched(U) * _most_stretched(W)
-    else:  # u of the largest
-        lengths = (images**2).sum(axis=1)
-        inner, squares = lengths.max(), lengths.max() * (U[np.argmax(lengths)] ** 2).sum()
-    return _root(_scaled(1, 2 * A.exponent) * Fraction(inner * inner, squares))
+    if len(matrix) > matrix.shape[1]:
+        matrix = matrix.T
+    gram = flint.fmpz_mat((matrix @ matrix.T).tolist())
+    with flint.ctx.workprec(BITS):
+        squares = flint.acb_mat(gram).eig(multiple=True)
+        # The interval of an eigenvalue that is 0 may begin below 0.
+        values = [_root(max(_lower_end(square.real), Fraction(0))) for square in squares]
+    return _scaled(sum(values, Fraction(0)) if total else max(values), A.exponent)
 
 
-def _most_stretched(rows: NDArray[np.object_]) -> int:
-    """At least the square of the largest singular value of rows that are almost orthogonal."""
-    found: int = abs(rows @ rows.T).sum(axis=1).max()
-    return found
-
-
-def _singular_vectors(
-    matrix: NDArray[np.object_],
-) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
-    """Left and right singular vectors as rows of integers: Jacobi's method of one side."""
-    k, n = matrix.shape
-    with gmpy2.context(precision=ROOT_BITS):
-        rows = np.hstack([matrix, np.eye(k, dtype=int).astype(object)])
-        rows = np.array([gmpy2.mpfr(int(v)) for v in rows.ravel()]).reshape(k, n + k)
-        small = gmpy2.mpfr(2) ** (-2 * VECTOR_BITS)
-        least_square = small * (rows[:, :n] ** 2).sum()
-        for _ in range(SWEEPS):
-            turned = False
-            for i, j in itertools.combinations(range(k), 2):
-                a, b = (rows[[i, j], :n] ** 2).sum(axis=1)
-                c = rows[i, :n] @ rows[j, :n]
-                if min(a, b) <= least_square or c * c <= small * a * b:
-                    continue
-                turned = True
-                slope = (b - a) / (2 * c)
-                t = (1 if slope >= 0 else -1) / (abs(slope) + gmpy2.sqrt(1 + slope * slope))
-                cos = 1 / gmpy2.sqrt(1 + t * t)
-                rows[i], rows[j] = cos * (rows[i] - t * rows[j]), cos * (rows[j] + t * rows[i])
-            if not turned:
-                break
-        squares = (rows[:, :n] ** 2).sum(axis=1)
-        rows = rows[squares > least_square]
-        lengths = np.array([gmpy2.sqrt(v) for v in squares[squares > least_square]])
-        rows[:, :n] /= lengths[:, None]
-        unit = gmpy2.mpfr(2) ** VECTOR_BITS
-        whole = np.array([int(v * unit) for v in rows.ravel()], dtype=object).reshape(rows.shape)
-    return whole[:, n:], whole[:, :n]
+def _lower_end(interval: flint.arb) -> Fraction:
+    """Return the smallest number of an interval."""
+    mantissa, exponent = interval.lower().man_exp()
+    return _scaled(int(mantissa), int(exponent))
 
 
 def _root(square: Fraction) -> Fraction:
     """Return a square root, rounded down."""
-    if square == 0:
-        return square
-    shift = max(0, 2 * ROOT_BITS - square.numerator.bit_length()) + square.denominator.bit_length()
-    shift += shift % 2
-    return Fraction(
-        math.isqrt((square.numerator << shift) // square.denominator), 2 ** (shift // 2)
-    )
+    with flint.ctx.workprec(BITS):
+        return _lower_end(flint.arb(flint.fmpq(square.numerator, square.denominator)).sqrt())
 
 
 def _scaled(value: int | Fraction, exponent: int) -> Fraction:

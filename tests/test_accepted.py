@@ -90,15 +90,13 @@ ROWS: dict[str, list[Callable[[], Case]]] = {
         lambda: case(ib.full_batch(network(nn.BatchNorm1d(8), nn.ReLU()).double(), X))
     ],
     "batch normalization in evaluation mode": [
-        lambda: case(network(nn.BatchNorm1d(8), nn.ReLU(), nn.LayerNorm(8))),
-        lambda: case(network(nn.BatchNorm1d(8), nn.ReLU())),
+        lambda: case(network(nn.BatchNorm1d(8), nn.ReLU(), nn.LayerNorm(8)))
     ],
     "attention with trained keys and queries": [
         lambda: case(computed(lambda key, last, x: last(key(x).softmax(1) * x)))
     ],
     "a softmax, sigmoid or tanh at the end": [
         lambda: case(nn.Sequential(linear(3), nn.Softmax(1))),
-        lambda: case(nn.Sequential(network(nn.GELU()), nn.Sigmoid())),
         lambda: case(computed(lambda first, last, x: last(first(x).relu()).tanh()[:, 0])),
     ],
     "a module that `torch.compile` made": [lambda: case(cast(nn.Module, torch.compile(linear())))],
@@ -119,7 +117,6 @@ ROWS: dict[str, list[Callable[[], Case]]] = {
     "tensors, also such that require a gradient": [
         lambda: case(linear(), X.float()),
         lambda: case(linear(), X.clone().requires_grad_()),
-        lambda: case(linear(), X, lambda said: said.double().requires_grad_()),
     ],
     "several arguments, as a tuple": [
         lambda: case(computed(lambda first, last, a, b: last(first(a) * b)), (X, X))
@@ -129,7 +126,6 @@ ROWS: dict[str, list[Callable[[], Case]]] = {
     "missing values": [lambda: case(linear(), torch.where(X == X.max(), torch.nan, X))],
     "labels −1 and +1 for one output, 0 … K−1 for K, shape (N,) or (N, 1)": [
         lambda: case(linear()),
-        lambda: case(linear(), X, lambda said: said[:, None]),
         lambda: case(linear(3)),
         lambda: case(linear(3), X, lambda said: said[:, None].numpy()),
     ],
@@ -171,30 +167,21 @@ TABLE = table()
 
 
 @pytest.mark.fast(
-    *("GELU, SiLU, softplus inside0", "tanh, sigmoid inside0"),
-    *("`LayerNorm` of another eps", "batch normalization, by `full_batch`"),
-    "batch normalization in evaluation mode0",
-    *("attention with trained keys and queries", "a softmax, sigmoid or tanh at the end1"),
-    *("weights of float32, inputs of any precision0", "a classifier, a function0"),
-    *("a classifier, a function1", "several arguments, as a tuple", "sparse matrices"),
-    *("missing values", "labels 0 and 1 for one output", "misclassified samples"),
-    "`loss=` squares, hinge0",
+    *("tanh, sigmoid inside", "`LayerNorm` of another eps", "missing values"),
+    *("batch normalization in evaluation mode", "attention with trained keys and queries"),
+    *("a softmax, sigmoid or tanh at the end", "weights of float32, inputs of any precision"),
+    *("a classifier, a function", "several arguments, as a tuple", "sparse matrices"),
+    *("labels 0 and 1 for one output", "misclassified samples", "`loss=` squares, hinge"),
 )
 @pytest.mark.filterwarnings("ignore:A column-vector y:sklearn.exceptions.DataConversionWarning")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")  # torch.compile's own
-@pytest.mark.parametrize(
-    ("row", "build"),
-    [
-        pytest.param(row, build, id=row)
-        for row in [*ROWS, *TABLE.keys() - ROWS.keys()]
-        for build in ROWS[row]
-    ],
-)
-def test_a_row_of_what_is_accepted(row: str, build: Callable[[], Case]) -> None:
+@pytest.mark.parametrize("row", [*ROWS, *TABLE.keys() - ROWS.keys()])
+def test_a_row_of_what_is_accepted(row: str) -> None:
     """What it calls accepted has a result; what it refuses, an error with the words it shows."""
     for column, cell in zip(COLUMNS.values(), TABLE[row], strict=True):
         for function in column:
-            check(function, build, cell)
+            for build in ROWS[row]:
+                check(function, build, cell)
 
 
 def check(function: Callable[..., object], build: Callable[[], Case], cell: str) -> None:

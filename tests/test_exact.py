@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,31 +38,25 @@ def test_floats_are_kept_exactly() -> None:
 
 
 GROUPS = np.array([0, 0, 1])
-ONE_NORM: list[norms.Norm] = [
+INNER: list[Any] = [norms.L2(), norms.Lp(3.0), norms.Spectral(), norms.Nuclear()]
+EVERY_NORM = [
     norms.L1(),
-    norms.L2(),
     norms.LInf(),
     norms.Lp(1.01),
-    norms.Lp(3.0),
-    norms.Spectral(),
-    norms.Nuclear(),
-]
-EVERY_NORM = [
-    *ONE_NORM,
+    *INNER,
     norms.GroupNorm(GROUPS),
     norms.GroupNorm(GROUPS, apart=True),
-    *[norms.SumOverGroups(norm, GROUPS) for norm in ONE_NORM],  # type: ignore[arg-type]
-    *[norms.MaxOverGroups(norm, GROUPS) for norm in ONE_NORM],  # type: ignore[arg-type]
     norms.GroupL2([0, 1]),
+    *[norms.SumOverGroups(norm, GROUPS) for norm in INNER],
+    *[norms.MaxOverGroups(norm, GROUPS) for norm in INNER],
 ]
 
 
 @pytest.mark.parametrize("norm", EVERY_NORM, ids=repr)
-@pytest.mark.parametrize("reach", [0.0, 6.0])
-def test_norms_are_rounded_down(norm: norms.Norm, reach: float) -> None:
+def test_norms_are_rounded_down(norm: norms.Norm) -> None:
     """By hardly anything: the wide ones agree with float64, and no bound of it is smaller."""
     rng = np.random.default_rng(0)
-    coef = rng.normal(size=(4, 3, 2)) * 10.0 ** rng.uniform(-reach, reach, size=(4, 3, 2))
+    coef = rng.normal(size=(4, 3, 2)) * 10.0 ** rng.uniform(-6, 6, size=(4, 3, 2))
     coef[3] = coef[2] - coef[1]  # exactly or not, almost of rank 3
     A = exact.Exact.of(coef)
     value, dual = exact.least(norm, A), exact.least(norm, A, dual=True)
@@ -112,9 +107,10 @@ def test_lies_are_caught(C: float, intercept: bool) -> None:
         assert lies(replace(solution, alpha=unbalanced), problem) == ["lower"]
 
 
-@pytest.mark.fast("l1-hard", "l2-soft", "linf-soft", "spectral-hard", "nuclear-soft")
-@pytest.mark.parametrize("C", [np.inf, 0.3], ids=["hard", "soft"])
-@pytest.mark.parametrize("name", ["l1", "l2", "linf", "spectral", "nuclear"])
+@pytest.mark.parametrize(
+    ("name", "C"),
+    [("l1", np.inf), ("l2", 0.3), ("linf", 0.3), ("spectral", np.inf), ("nuclear", 0.3)],
+)
 def test_lies_about_many_classes_are_caught(name: str, C: float) -> None:
     rng = np.random.default_rng(0)
     y = np.arange(12) % 4

@@ -30,16 +30,6 @@ def test_an_interval_is_newcombes() -> None:
     assert PairedDifference(36, 12, 2, 0).interval == pytest.approx((0.0569, 0.3404), abs=6e-5)
 
 
-@pytest.mark.slow
-def test_an_interval_covers_the_difference() -> None:
-    rng, p = np.random.default_rng(0), [0.06, 0.05, 0.02, 0.87]
-    draws = rng.multinomial(300, p, size=300).tolist()
-    covered = [
-        low <= p[1] - p[2] <= high for low, high in (PairedDifference(*d).interval for d in draws)
-    ]
-    assert np.mean(covered) > 0.9
-
-
 def test_differences_by_loop() -> None:
     rng = np.random.default_rng(1)
     first, second = rng.random(200) < 0.3, rng.random(200) < 0.2

@@ -30,6 +30,5 @@ def test_a_limit_that_has_passed() -> None:
     assert 0 < (over.left or 0.0) < 1e-6
     with pytest.raises(TimeoutError):
         over.check()
-    for seconds in (0.0, -1.0):
-        with pytest.raises(ValueError, match="max_seconds"):
-            Deadline.asked(seconds)
+    with pytest.raises(ValueError, match="max_seconds"):
+        Deadline.asked(0.0)

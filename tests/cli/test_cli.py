@@ -1,9 +1,7 @@
 """The command line: outputs, exit statuses, and what stays on which stream."""
 
-import gzip
 import io
 import json
-import re
 import shlex
 import subprocess
 import sys
@@ -22,7 +20,6 @@ import implicit_bias
 from example_modules import known
 from implicit_bias import ReLUClassifier, certify_network
 from implicit_bias.cli import main
-from implicit_bias.datasets.toys import make_toy
 from implicit_bias.problem import C_in_words
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
@@ -89,26 +86,17 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shell, dict[str, Any]]:
-    there = Shell(tmp_path_factory.mktemp("compare"))
-    return there, there.json(f"compare {SMALL}")
-
-
-def test_compare_writes_a_page_and_predictions(
-    finished: tuple[Shell, dict[str, Any]],
-) -> None:
-    there, result = finished
-    report = there.folder / "implicit-bias-report"
+def test_compare_writes_a_page_and_predictions(shell: Shell) -> None:
+    result = shell.json(f"compare {SMALL}")
+    report = shell.folder / "implicit-bias-report"
+    assert (report / "report.html").is_file()
     network, svm, _ = result["models"]
     assert [row["model"] for row in result["models"]] == ["gd-gln", "svm-gln", "svm-l2"]
     assert len(result["pairs"]) == 3
     assert result["setting"]["C"] == "inf"
-    assert result["setting"]["momentum"] == 0.9
     assert (svm["status"], network["optimum"]) == ("optimal", svm["optimum"])
     assert svm["gap"] <= 1e-6
     assert result["report"] == str(Path("implicit-bias-report/report.html"))
-    assert "<h1>gd-gln, svm-gln, svm-l2 on digits</h1>" in (report / "report.html").read_text()
     predictions = pd.read_csv(report / "predictions.csv")
     for row in result["models"]:
         wrong = predictions[row["model"]] != predictions["true label"]
@@ -129,23 +117,18 @@ def test_a_comparison_overwrites_nothing(shell: Shell) -> None:
     assert "notes is kept" in second.err
     assert f"Report: {Path('notes-2/report.html')}" in second.out
     assert all(file.read_bytes() == before for file, before in written.items())
-    assert {file.name for file in shell.folder.iterdir()} == {"notes", "notes-2"}
 
 
-@pytest.mark.fast("gd-gln")
 @pytest.mark.usefixtures("ctrl_c")
-@pytest.mark.parametrize("model", ["svm-lc", "gd-gln"])
-def test_an_interrupted_comparison_says_so(model: str, shell: Shell) -> None:
-    done = shell(f"compare {SMALL} --models {model} --json")
+def test_an_interrupted_comparison_says_so(shell: Shell) -> None:
+    done = shell(f"compare {SMALL} --models gd-gln --json")
     assert done.status == 130
     (row,) = json.loads(done.out)["models"]
     assert row["interrupted"]
-    report = shell.folder / "implicit-bias-report"
-    if model == "gd-gln":
-        assert 0 < row["steps"] < row["planned_steps"] == 200
-        words = f"interrupted after {int(row['steps'])} of 200 steps"
-        assert words in (report / "report.html").read_text()
-    assert "<dt>interrupted</dt>" in (report / "report.html").read_text()
+    assert 0 < row["steps"] < row["planned_steps"] == 200
+    page = (shell.folder / "implicit-bias-report" / "report.html").read_text()
+    assert f"interrupted after {int(row['steps'])} of 200 steps" in page
+    assert "<dt>interrupted</dt>" in page
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -160,64 +143,32 @@ def test_an_interrupted_training_says_so(way: str, shell: Shell) -> None:
 
 
 def test_a_network_that_does_not_separate_is_told_so(shell: Shell) -> None:
-    train = "train gd-gln --train-size 80 --units 4 --steps 3"
-    shown = shell(train).out
-    assert "misclassified" in shown
-    assert "inf" not in shown
-    assert "kkt gap" not in shown
-    found = shell.json(train)
+    found = shell.json("train gd-gln --train-size 80 --units 4 --steps 3")
     assert (found["lower"], found["upper"]) == (0, "inf")
     assert "misclassified" in found["obstacle"]
     assert "residual" not in found
 
 
-@pytest.mark.slow
-def test_own_data_from_file_to_report(shell: Shell) -> None:
-    moons, there = make_toy("moons", 60, noise=0.05), shell.folder / "there"
-    table = pd.DataFrame(moons.X[:, :2], columns=["east", "north"])
-    table["kind"] = np.where(moons.y > 0, "up", "Down")
-    there.mkdir()
-    table.to_csv(there / "moons.csv", index=False)
-    own = "--data there/moons.csv --target kind --positive UP"
-    result = shell.json(f"compare {own} --models svm-gln --units 6")
-    assert result["models"][0]["status"] == "optimal"
-    page = (shell.folder / "implicit-bias-report" / "report.html").read_text("utf-8")
-    assert "moons.csv" in page
-    assert "intercept" in page
-    assert result["models"][0]["gap"] <= 1e-6
-    (shell.folder / "grid.toml").write_text(
-        "data = 'there/moons.csv'\ntarget = 'kind'\nstandardize = [false, true]\n"
-        "models = ['svm-gln']\nunits = 6\n"
-    )
-    swept = shell.json("sweep grid.toml --workers 1")
-    assert (swept["computed"], swept["failed"]) == (2, 0)
-
-
 OWN = "--data own.csv --target kind --positive good --id name --missing drop"
 
 
-@pytest.fixture(scope="module")
-def noisy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shell, pd.DataFrame, Finished]:
-    """Compare on a file of the user's own that nothing separates, with names and texts in it."""
-    there, rng = Shell(tmp_path_factory.mktemp("own")), np.random.default_rng(0)
+@pytest.mark.slow
+def test_own_data_that_nothing_separates(shell: Shell) -> None:
+    """Compared by errors, with a soft margin and a warning, by the names and texts of the file."""
+    rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 2))
     kinds = np.where(x[:, 0] + rng.normal(size=60) > 0, "good", rng.choice(["bad", "Late"], 60))
     table = pd.DataFrame({"name": [f"C-{n}" for n in range(60)], "age": 40 + 9 * x[:, 0]})
     table = table.assign(debt=1000 * x[:, 1], city=rng.choice(["Bonn", "Ulm"], 60), kind=kinds)
     table.loc[[3, 4], "kind"] = None
     table.loc[5, "age"] = np.nan
-    table.to_csv(there.folder / "own.csv", index=False)
-    models = "--models gd-gln,svm-gln --units 2 --steps 50"
-    return there, table, there(f"compare {OWN} {models}")
-
-
-@pytest.mark.slow
-def test_predictions_name_the_rows_of_the_file(
-    noisy: tuple[Shell, pd.DataFrame, Finished],
-) -> None:
-    there, table, done = noisy
+    table.to_csv(shell.folder / "own.csv", index=False)
+    done = shell(f"compare {OWN} --models gd-gln,svm-gln --units 2 --steps 50")
     assert done.status == 0
-    folder = there.folder / "implicit-bias-report"
+    assert "solved the soft margin" in done.err
+    assert "3 of 60 rows: 2 without a label" in done.err
+
+    folder = shell.folder / "implicit-bias-report"
     found = pd.read_csv(folder / "predictions.csv")
     rows = table.iloc[found["row"] - 1]
     assert (found["name"].to_numpy() == rows["name"].to_numpy()).all()
@@ -226,27 +177,14 @@ def test_predictions_name_the_rows_of_the_file(
     assert ((found["gd-gln"] != found["svm-gln"]) == found["models differ"]).all()
     assert ((found["svm-gln: score of good"] > 0) == (found["svm-gln"] == "good")).all()
 
-
-@pytest.mark.slow
-def test_data_that_are_not_separable_are_compared_by_errors(
-    noisy: tuple[Shell, pd.DataFrame, Finished],
-) -> None:
-    """With a soft margin, and a warning; a refusal is there for who asks."""
-    there, _, done = noisy
-    assert "solved the soft margin" in done.err
-    assert "svm-gln and gd-gln agree on" in " ".join(done.out.split())
     # The headline is an error, read against the commonest class; which SVM has which C is told.
-    models = pd.read_csv(there.folder / "implicit-bias-report" / "models.csv").set_index("model")
-    C = models["C"]["svm-gln"]
-    assert f"(C = {C_in_words(C)})" in done.out
-    assert "…" not in done.out, "a heading was cut"
+    models = pd.read_csv(folder / "models.csv").set_index("model")
+    assert f"(C = {C_in_words(models['C']['svm-gln'])})" in done.out
     first = done.out.index("significantly lower error")
     assert first < done.out.index("Always predicting “") < done.out.index("no max-margin solution")
-    page = (there.folder / "implicit-bias-report" / "report.html").read_text("utf-8")
-    assert re.search("0 or 1 for each value of.*city", page, re.DOTALL)
-    for said in (page, done.err):
-        assert "3 of 60 rows: 2 without a label" in said
-    refused = there(f"compare {OWN} --models svm-linear --on-failure raise --out refused")
+
+    # A refusal is there for who asks.
+    refused = shell(f"compare {OWN} --models svm-linear --on-failure raise --out refused")
     assert (refused.status, refused.out) == (1, "")
     assert "not separable" in refused.err
 
@@ -302,7 +240,6 @@ def test_sweep(shell: Shell) -> None:
     assert "2 of 4 runs failed" in done.err
     errors = shell.folder / "implicit-bias-sweep" / "errors"
     assert len(list(errors.iterdir())) == 2
-    assert "svm-linear" in done.out
     again = shell("sweep grid.toml --workers 1 --json")
     assert again.status == 1
     counts = {"cells": 4, "computed": 2, "failed": 2}
@@ -343,7 +280,6 @@ def test_help_is_light() -> None:
         ("train svm-gln", 2, "gd-gln"),
         ("train --out folder.joblib", 1, "no regular file"),
         ("compare --out good.toml", 1, "good.toml"),
-        ("compare --data cut.csv.gz --target kind", 2, "cut.csv.gz"),
         ("compare --dataset mnist", 1, "train-images-idx3-ubyte is unusable"),
         ("sweep bad.toml", 2, "unit"),
         ("sweep good.toml --out .", 2, "no sweep"),
@@ -368,25 +304,18 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "mnist").mkdir()
     (folder / "folder.joblib").mkdir()
     (folder / "mnist" / "train-images-idx3-ubyte").write_bytes(b"not MNIST")
-    table = pd.DataFrame({"a": np.random.default_rng(0).normal(size=99), "kind": [0, 1, 1] * 33})
-    cut = gzip.compress(table.to_csv(index=False).encode())[:-40]
-    (folder / "cut.csv.gz").write_bytes(cut)
     return folder
 
 
-@pytest.mark.fast("0-compare", "200-train", "200-sweep")
 @pytest.mark.parametrize(
-    "words",
+    ("words", "size"),
     [
-        "compare --train-size 20 --units 2 --models svm-linear",
-        "train --train-size 20 --units 2 --steps 3",
-        "sweep grid.toml --workers 1",
+        ("compare --train-size 20 --units 2 --models svm-linear", 0),
+        ("train --train-size 20 --units 2 --steps 3", 200),
     ],
-    ids=["compare", "train", "sweep"],
+    ids=["compare", "train"],
 )
-@pytest.mark.parametrize("size", [0, 200])
 def test_a_full_disk_is_one_line(words: str, size: int, shell: Shell) -> None:
-    (shell.folder / "grid.toml").write_text("models = ['svm-linear']\ntrain_size = 20")
     with limited(size):
         done = shell(words)
     assert done.status == 1
@@ -430,10 +359,6 @@ def test_training_towards_the_limit_keeps_the_trained_model(shell: Shell) -> Non
     assert first["steps"] == second["steps"] == 20
     assert second["file"] == "gd-gln-limit.joblib"
     assert file.read_bytes() == before
-    assert joblib.load(shell.folder / "gd-gln-limit.joblib").history()[-1].step == 20
-    third = shell.json(f"{train} --limit-steps 5")
-    assert third["file"] == "gd-gln-limit-2.joblib"
-    assert third["picture"] == "gd-gln-limit-2-training.png"
 
 
 @pytest.mark.slow
@@ -445,19 +370,15 @@ def test_training_towards_the_limit_of_a_norm(shell: Shell) -> None:
     assert found["planned_steps"] == 100_000 > found["steps"]
     saved = joblib.load(shell.folder / "gd-gln-limit.joblib")
     assert saved.training_.config.limit_norm == "linf"
-    stopped = shell.json(f"{train} --stop-at-gap 0.5 --norm spectral")
-    assert stopped["kkt_gap_in_its_norm"] <= 0.5
-    assert "gap" in stopped["ending"]
 
 
 @pytest.mark.slow
 def test_train_until_excess(shell: Shell) -> None:
     goal = "train gd-gln --dataset blobs --train-size 60 --units 4 --until-excess 0.01"
-    short = shell.json(f"{goal} --limit-steps 20 --out short.joblib")
+    short = shell.json(f"{goal} --limit-steps 20 --out sub/short.joblib")
     assert (short["steps"], short["ending"]) == (20, Ending.STEPS.message)
     assert short["excess"] > 0.01
-    shown = shell(f"{goal} --limit-steps 20 --out sub/short.joblib")
-    assert "sub/short-training.png" in shown.out
+    assert short["picture"] == "sub/short-training.png"
     found = shell.json(goal)
     assert found["ending"] == Ending.REACHED.message
     assert 0.0 < found["excess"] <= 0.01
@@ -471,7 +392,6 @@ def test_train_so_many_steps_towards_the_limit(shell: Shell) -> None:
     assert facts["steps"] == 200
     assert facts["excess"] is None
     assert 0.0 < facts["residual"] < 1.0
-    assert facts["limit_norm"] == "l2"
 
 
 def test_the_limit_of_an_optimizer_is_shown(shell: Shell) -> None:
@@ -479,9 +399,8 @@ def test_the_limit_of_an_optimizer_is_shown(shell: Shell) -> None:
     assert found["limit_norm"] == "linf"
 
 
-@pytest.mark.parametrize("command", ["", "train"])
-def test_short_help(command: str, shell: Shell) -> None:
-    short, long = (shell(f"{command} {option}") for option in ("-h", "--help"))
+def test_short_help(shell: Shell) -> None:
+    short, long = (shell(f"train {option}") for option in ("-h", "--help"))
     assert (short.status, short.out) == (0, long.out)
     assert "Usage" in short.out
 
@@ -498,9 +417,6 @@ def test_compare_ten_classes(shell: Shell) -> None:
     assert result["setting"]["classes"] == ["all"]
     assert rows["svm-gln"]["units"] == 10 * 3
     assert rows["svm-gln"]["gap"] <= 1e-6
-    folder = shell.folder / "implicit-bias-report"
-    predictions = pd.read_csv(folder / "predictions.csv")
+    predictions = pd.read_csv(shell.folder / "implicit-bias-report" / "predictions.csv")
     wrong = predictions["svm-gln"] != predictions["true label"]
     assert wrong.mean() == pytest.approx(rows["svm-gln"]["error"])
-    page = (folder / "report.html").read_text(encoding="utf-8")
-    assert "class +1" not in page

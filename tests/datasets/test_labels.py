@@ -51,10 +51,5 @@ def test_names_tell_labels_apart() -> None:
     names, numbers = class_names(np.array([10000000000002.0, 10000000000001.0, -0.0]))
     assert names == ("0", "10000000000001", "10000000000002")
     assert numbers.tolist() == [2, 1, 0]
-    assert [label_text(label) for label in (1.0, 1, 0.5, "a", np.inf)] == [
-        "1",
-        "1",
-        "0.5",
-        "a",
-        "inf",
-    ]
+    assert [label_text(label) for label in (1.0, 1, 0.5)] == ["1", "1", "0.5"]
+    assert [label_text(label) for label in ("a", np.inf)] == ["a", "inf"]

@@ -49,6 +49,7 @@ def test_random_sets_are_reproducible_and_of_their_size() -> None:
     one, same, other = (ParityDistribution.random(30, 5, random_state=s) for s in (1, 1, 2))
     assert one == same != other
     assert one.k == len(set(one.relevant)) == 5
+    assert ParityDistribution(6, (0, 3, 5)).mask == 0b101001
 
 
 @pytest.mark.parametrize(

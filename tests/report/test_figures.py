@@ -20,16 +20,7 @@ from implicit_bias.report.figures.margins import margin_histogram, margin_plots
 from implicit_bias.report.figures.plane import draw_regions, plane_plots
 from implicit_bias.report.figures.support import support_plots, support_vectors
 from implicit_bias.report.figures.training import training_plots
-from implicit_bias.report.style import (
-    BLACK,
-    BLUE,
-    GREY,
-    VERMILION,
-    Look,
-    logarithmic,
-    panel,
-    style,
-)
+from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION, Look, panel, style
 from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
 from training.samples import X, Y, gln
 
@@ -62,9 +53,6 @@ def test_errors_are_drawn_with_their_intervals() -> None:
     assert [label.get_text() for label in ax.get_yticklabels()] == ["none", "one"]
     bottom, top = ax.get_ylim()
     assert bottom > 1 > 0 > top  # the first row is on top
-    left, right = ax.get_xlim()
-    assert left == 0
-    assert right > 100 * high
 
 
 def test_an_overview_has_the_known_excesses() -> None:
@@ -72,7 +60,6 @@ def test_an_overview_has_the_known_excesses() -> None:
     excess_of = {"near": 0.01, "far": 1.36}
     draw_excesses(ax, excess_of, dict.fromkeys(excess_of, LOOK))
     assert drawn(ax, BLUE) == [[[1.0, 0.0]], [[136.0, 1.0]]]
-    assert ax.get_xlim()[1] > 136
 
 
 def test_a_histogram_has_all_margins() -> None:
@@ -85,33 +72,29 @@ def test_a_histogram_has_all_margins() -> None:
     assert [patch.get_height() for patch in bars(ax)] == [1, 3, 0, 1]
     assert [[0.0, 0.0], [0.0, 1.0]] in drawn(ax, GREY)
     assert drawn(ax, BLACK) == [[[1.25, 0.0], [1.25, 1.0]]]
-    assert ax.get_ylim() == (0, 4.2)
 
 
 def test_margins_of_one_program_have_common_axes() -> None:
     plots = list(margin_plots(compared(), looks(compared())))
     names = ["svm", "network", "l2"]  # by program
     assert [plot.figure.axes[0].get_title() for plot in plots] == names
-    tops = []
-    highest = []
+    heights = []
     for name, plot in zip(names, plots, strict=True):
         margin = compared().model(name).known_margin
         (ax,) = plot.figure.axes
-        heights = [patch.get_height() for patch in bars(ax)]
-        assert sum(heights) == len(margin.margins)
+        heights.append([patch.get_height() for patch in bars(ax)])
+        assert sum(heights[-1]) == len(margin.margins)
         assert drawn(ax, BLACK)[0][0][0] == margin.largest_margin
         # Zero is an edge: no bin has both correct and misclassified samples.
         assert 0 in np.round([patch.get_x() for patch in bars(ax)], 12)
-        tops.append(ax.get_ylim()[1])
-        highest.append(max(heights))
-    assert tops[0] == tops[1] == pytest.approx(1.05 * max(highest[:2]))
+    tops = [plot.figure.axes[0].get_ylim()[1] for plot in plots]
+    assert tops[0] == tops[1] == pytest.approx(1.05 * max(heights[0] + heights[1]))
     # All support vectors of an SVM are in the bin that begins at the maximum margin.
     svm = compared().model("svm").known_margin
-    before = [patch.get_height() for patch in bars(plots[0].figure.axes[0])]
     starts = [patch.get_x() for patch in bars(plots[0].figure.axes[0])]
-    first = int(np.flatnonzero(before)[0])
+    first = int(np.flatnonzero(heights[0])[0])
     assert starts[first] == pytest.approx(svm.largest_margin, rel=1e-3)
-    assert before[first] >= known(svm.support_vectors)
+    assert heights[0][first] >= known(svm.support_vectors)
 
 
 def test_regions_are_the_predicted_classes() -> None:
@@ -154,25 +137,6 @@ def test_support_vectors_are_shown_by_their_alpha() -> None:
     np.testing.assert_array_equal(shown, pixels[largest])
     assert len(support_vectors(compared().model("svm"), len(TRAIN) + 1)) == 0  # other samples
     assert len(support_vectors(compared().model("network"), len(TRAIN))) == 0
-
-
-def test_models_look_different() -> None:
-    models = [ModelResult(f"model {i}", None, None) for i in range(8)]
-    found = looks(replace(compared(), models=tuple(models)))
-    assert len(set(found.values())) == 8
-
-
-@pytest.mark.parametrize("high", [1.3, 99.0, 1e4])
-def test_a_log_axis_has_three_numbers(high: float) -> None:
-    low = 1.1
-    figure, ax = panel()
-    ax.plot([0.0, 1.0], [low, low * high])
-    logarithmic(ax, x=False)
-    figure.draw_without_rendering()
-    bottom, top = ax.get_ylim()
-    shown = {f"{tick:g}" for tick in ax.get_yticks() if bottom <= tick <= top}
-    assert 3 <= len(shown) <= 9
-    assert ax.get_xscale() == "linear"
 
 
 def test_the_excess_is_drawn_of_the_points_that_separate() -> None:

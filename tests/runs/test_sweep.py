@@ -2,11 +2,13 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from implicit_bias.runs.sweep import (
     run_cells,
     write_results,
 )
-from system import LOCALLY, limited, python
+from system import LOCALLY, limited
 
 SMALL = 'train_size = 40\nmodels = ["svm-gln", "svm-linear"]\n'
 TIMES = ["seconds"]
@@ -91,35 +93,14 @@ def test_all_axes_are_crossed_and_the_last_one_runs_fastest(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("text", "word"),
-    [
-        ("unit = 3", "'units'"),
-        ("units = []", "no value"),
-        ('units = ["many"]', "units"),
-        ("units = ", "Invalid value"),
-    ],
+    [("unit = 3", "'units'"), ("units = []", "no value"), ("units = ", "Invalid value")],
 )
 def test_bad_grids_are_refused(text: str, word: str, tmp_path: Path) -> None:
-    with pytest.raises((TypeError, ValueError), match=word):
-        cells_of(read_grid(grid_of(tmp_path, text)))
+    with pytest.raises(ValueError, match=word):
+        read_grid(grid_of(tmp_path, text))
 
 
 # --- keys --------------------------------------------------------------------------------------
-
-# Another value of some fields of each kind.
-OTHER: dict[str, Any] = {
-    "dataset": "moons",
-    "positive": (0, 1),
-    "train_size": 501,
-    "models": ("svm-rc",),
-    "units": 21,
-    "threshold": "random",
-    "seed": 2,
-    "split_seed": 2,
-    "C": 1.0,
-    "batch_size": None,
-    "learning_rate": 0.05,
-    "tol": 1e-8,
-}
 
 
 def key_of(cell: RunConfig) -> str:
@@ -128,13 +109,20 @@ def key_of(cell: RunConfig) -> str:
 
 
 def test_a_key_depends_on_what_matters() -> None:
-    others = [replace(RunConfig(), **{name: value}) for name, value in OTHER.items()]
-    assert len(keyed([RunConfig(), *others])) == 1 + len(OTHER)
+    changes: list[dict[str, Any]] = [
+        {"positive": (0, 1)},
+        {"train_size": 501},
+        {"models": ("svm-rc",)},
+        {"units": 21},
+        {"seed": 2},
+        {"split_seed": 2},
+        {"C": 1.0},
+        {"batch_size": None},
+        {"tol": 1e-8},
+    ]
+    others = [replace(RunConfig(), **change) for change in changes]
+    assert len(keyed([RunConfig(), *others])) == 1 + len(changes)
     assert key_of(RunConfig(device="cuda")) == key_of(RunConfig())
-
-
-def test_whole_numbers_and_decimals_are_one_cell(tmp_path: Path) -> None:
-    assert len(cells_in(grid_of(tmp_path, "momentum = [0, 0.0]"))) == 1
 
 
 def test_a_file_of_data_counts_by_its_content(tmp_path: Path) -> None:
@@ -157,7 +145,6 @@ def test_a_cell_has_results_of_models_and_pairs() -> None:
     assert [row["model"] for row in cell["results"]] == list(config.models)
     assert (cell["units"], cell["models"]) == (3, "gd-gln,svm-gln,svm-l2")
     assert len(cell["pairs"]) == 3
-    assert svm["status"] == "optimal"
     assert svm["lower"] <= svm["upper"] <= svm["lower"] * (1 + config.tol)
     assert network["optimum"] == svm["lower"]
     assert 0 < sum(row["seconds"] for row in cell["results"]) <= cell["seconds"]
@@ -190,12 +177,11 @@ def test_tables_have_each_model_of_each_cell_in_the_order_of_the_grid(tmp_path: 
     assert models["seed"].tolist() == [2, 2, 1, 1]
     assert models["cell"].tolist() == [key for key in cells for _ in range(2)]
     assert len(frames["pairs"]) == 2
-    direct = compute(cells_of({"train_size": (40,), "models": (("svm-linear",),), "seed": (1,)})[0])
+    direct = compute(RunConfig(train_size=40, models=("svm-linear",), seed=1))
     assert direct["results"][0]["norm"] == models["norm"][3]
     for name, frame in frames.items():
         csv = pd.read_csv(tmp_path / "out" / f"{name}.csv")
-        parquet = pd.read_parquet(tmp_path / "out" / f"{name}.parquet")
-        assert len(csv) == len(parquet) == len(frame)
+        assert len(csv) == len(pd.read_parquet(tmp_path / "out" / f"{name}.parquet")) == len(frame)
         assert len({*csv.columns}) == len(csv.columns)
 
 
@@ -225,8 +211,7 @@ def test_a_cell_that_fails_says_why_and_the_others_go_on(
     monkeypatch.setattr(sweep, "compute", fails)
     frames, computed = finish(cells, tmp_path)
     assert frames["models"]["seed"].tolist() == [1, 1, 3, 3]
-    assert [key for key, said in computed.items() if said is not None] == [second]
-    assert "no such luck" in str(computed[second])
+    assert computed == dict.fromkeys(cells) | {second: "ValueError: no such luck"}
     assert "Traceback" in why.read_text()
     monkeypatch.undo()
     frames, computed = finish(cells, tmp_path)
@@ -261,11 +246,10 @@ def test_a_full_disk_stops_a_sweep_and_keeps_what_is_there(tmp_path: Path) -> No
     assert len(frames["models"]) == 4
 
 
-def test_other_folders_are_refused(tmp_path: Path) -> None:
+def test_a_folder_of_another_origin_is_refused(tmp_path: Path) -> None:
     (tmp_path / "models.csv").write_text("mine")
     with pytest.raises(ValueError, match="no sweep"):
         sweep.check_folder(tmp_path)
-    sweep.check_folder(tmp_path / "new")
     (tmp_path / "cells").mkdir()
     sweep.check_folder(tmp_path)
 
@@ -280,38 +264,18 @@ def test_processes_compute_the_same(tmp_path: Path) -> None:
 
 # --- sweeps that are killed --------------------------------------------------------------------
 
-# Forks processes that sweep, and kills each when so many cells are there, and so long after that.
-KILLER = """
-import os, random, signal, sys, time
-from pathlib import Path
-import torch
-from implicit_bias.runs.sweep import cell_file, cells_of, keyed, read_grid, run_cells
-
-torch.set_num_threads(1)
-file, folder, *counts = sys.argv[1:]
-cells, folder, rng = keyed(cells_of(read_grid(file))), Path(folder), random.Random(0)
-for count in map(int, counts):
-    process = os.fork()
-    if not process:
-        left = {key: cell for key, cell in cells.items() if not cell_file(folder, key).exists()}
-        list(run_cells(left, folder, workers=1))
-        os._exit(0)
-    while len(list((folder / "cells").glob("*.parquet"))) < count:
-        time.sleep(0.001)
-    time.sleep(0.05 * rng.random())
-    os.kill(process, signal.SIGKILL)
-    _, status = os.waitpid(process, 0)
-    assert status == signal.SIGKILL, "it was not killed, but had ended"
-"""
-
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 def test_a_sweep_that_is_killed_goes_on(tmp_path: Path) -> None:
     file = grid_of(tmp_path, f"{SMALL}units = [2, 3, 4, 5]\nseed = [1, 2, 3]")
     cells, folder = cells_in(file), tmp_path / "killed"
     assert len(cells) == 12
-    python(KILLER, str(file), str(folder), "0", "1", "4", "8")
+    command = [sys.executable, "-m", "implicit_bias", "sweep", str(file), "--out", str(folder)]
+    for count in (2, 8):
+        process = subprocess.Popen([*command, "--workers", "1"], stderr=subprocess.DEVNULL)
+        wait_until(partial(has_cells, folder, count))
+        process.kill()
+        assert process.wait() == -signal.SIGKILL, "it was not killed, but had ended"
     kept = {file: file.read_bytes() for file in finished_files(folder)}
     assert 8 <= len(kept) < 12
     found, computed = finish(cells, folder)
