@@ -48,7 +48,6 @@ def without_features(problem: MarginProblem) -> MarginProblem:
 
 
 CASES = {
-    "hard": wide(230, 300),
     "intercept": wide(230, 300, intercept=True),
     "soft": wide(230, 300, C=0.05),
     "soft, intercept": wide(230, 300, C=0.05, intercept=True),
@@ -56,10 +55,8 @@ CASES = {
     "metric": separable("svm-l2"),
     "soft, a sample without features": without_features(wide(230, 300, C=0.05)),
     "sparse contexts": sparse_contexts(),
-    "three classes": wide(90, 200, 3),
+    "three classes": wide(90, 200, 3, intercept=True),
     "three classes, gates of three groups": of_many_groups(3),
-    "gates of three groups": of_many_groups(2),
-    "three classes, intercept": wide(90, 200, 3, intercept=True),
 }
 
 
@@ -72,14 +69,6 @@ def test_it_agrees_with_the_interior_point(name: str) -> None:
     assert found.certificate.gap <= GAP_LIMIT
     assert found.certificate.upper == pytest.approx(other.certificate.upper, rel=OBJECTIVE_RTOL)
     np.testing.assert_allclose(found.coef, other.coef, atol=1e-5 * np.abs(other.coef).max())
-
-
-@pytest.mark.parametrize("name", ["hard", "soft", "three classes"])
-def test_the_order_of_the_samples_does_not_matter(name: str) -> None:
-    problem = CASES[name]
-    order = np.random.default_rng(1).permutation(problem.n_samples)
-    found, again = solve(problem, ALONE), solve(problem.subset(order), ALONE)
-    np.testing.assert_allclose(again.alpha, found.alpha[order], atol=1e-6 * found.alpha.max())
 
 
 def test_a_start_saves_steps() -> None:
@@ -108,9 +97,7 @@ EAGER = OneGroup(
 )
 
 
-@pytest.mark.parametrize(
-    ("seed", "intercept"), [(49, False), (61, False), (77, False), (23, True), (42, True)]
-)
+@pytest.mark.parametrize(("seed", "intercept"), [(49, False), (61, False), (23, True)])
 def test_bounds_on_the_way_hold_of_sets_that_are_far_from_right(
     seed: int, *, intercept: bool
 ) -> None:
@@ -130,7 +117,7 @@ def test_bounds_on_the_way_hold_of_sets_that_are_far_from_right(
         assert line.upper >= best.lower * (1 - GAP_LIMIT)
 
 
-@pytest.mark.parametrize(("seed", "distance"), [(3, 3e-8), (1, 1e-8), (5, 1e-8)])
+@pytest.mark.parametrize(("seed", "distance"), [(3, 3e-8), (1, 1e-8)])
 def test_bounds_on_the_way_hold_where_the_norm_is_the_rounding_of_its_terms(
     seed: int, distance: float
 ) -> None:
