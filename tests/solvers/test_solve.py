@@ -1,6 +1,5 @@
 """Solvers as names and as objects, the automatic choice, and what the driver does for all."""
 
-import importlib
 import math
 from dataclasses import replace
 from typing import Any, Literal
@@ -12,7 +11,6 @@ import torch
 from cases import Stub, cloud, plain, separable
 from implicit_bias import MarginProblem, Status, attention_margin, max_margin, solve
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.bounds.certificate import grade
 from implicit_bias.norms import (
     L2,
     GroupL2,
@@ -23,7 +21,6 @@ from implicit_bias.norms import (
     Spectral,
     SumOverGroups,
 )
-from implicit_bias.problem.masked_gram import masked_gram
 from implicit_bias.solvers import Solver, Tolerances, choice, choose_solver
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.choice import FALL_BACK, choose
@@ -66,8 +63,8 @@ def drawn(n: int, d: int, k: int = 2, norm: str | Norm = "l2", **options: Any) -
     )
 
 
-def of_large_cones(axis: Literal[-1, -2]) -> MarginProblem:
-    ones, norm = np.ones((5, 4)), SumOverGroups(Spectral(), np.arange(4), axis)
+def of_large_cones() -> MarginProblem:
+    ones, norm = np.ones((5, 4)), SumOverGroups(Spectral(), np.arange(4))
     labels: Any = np.arange(5)
     return MarginProblem(ones, labels, ones, np.arange(4), norm=norm, classes=150)
 
@@ -93,11 +90,9 @@ def of_scores(width: int) -> MarginProblem:
     ("problem", "expected", "system"),
     [
         # Few rows of many features, and the other way round.
-        (drawn(4000, 4, C=1.0), "interior-point", "features"),
         (drawn(3001, 2), "interior-point", "features"),
         (drawn(50_001, 2, C=1.0), "interior-point", "features"),
         (drawn(600, 5, 3), "interior-point", "features"),
-        (drawn(600, 5, 3, C=1.0), "interior-point", "features"),
         (separable("nuclear-soft-intercept"), "interior-point", "features"),
         (drawn(20, 30), "one-group", None),
         (drawn(5000, 1000), "working-set", None),
@@ -106,8 +101,7 @@ def of_scores(width: int) -> MarginProblem:
         (separable("l1"), "highs", None),
         (separable("layers-gated"), "clarabel", None),
         # Cones of order 154, of which Clarabel needs 20 GiB.
-        (of_large_cones(-1), "scs", None),
-        (of_large_cones(-2), "scs", None),
+        (of_large_cones(), "scs", None),
         # Two cones of order 3 + 50, or 50 of order 3 + 2.
         (of_gates_and_inputs(-2), "scs", None),
         (of_gates_and_inputs(-1), "clarabel", None),
@@ -267,22 +261,6 @@ def test_an_offset_is_advised_only_where_it_separates(
     assert bool(found.stats.advice) == helps
 
 
-def test_the_certificate_has_the_time_of_the_solver_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    left: list[float | None] = []
-
-    def spy(*arguments: Any, **options: Any) -> Any:
-        left.append(options["deadline"].left)
-        return grade(*arguments, **options)
-
-    module = importlib.import_module("implicit_bias.solvers.solve")
-    monkeypatch.setattr(module, "grade", spy)
-    solve(PROBLEM, InteriorPoint(max_seconds=100.0))
-    solve(PROBLEM, InteriorPoint())
-    assert left[0] is not None
-    assert left[0] <= 100.0
-    assert left[1] is None
-
-
 def test_bounds_of_two_methods_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     """One has the dual variables, the other the coefficients."""
     known = solve(PROBLEM)
@@ -352,21 +330,6 @@ def test_a_separator_in_doubt_under_a_norm_that_no_native_method_takes(
     twin = np.array([[1.0, 1.0, 2.0], [1.0, -1.0, -2.0], [1.0, 0.0, 0.0]])
     inseparable = max_margin(twin * [1.0, size, size], [0, 0, 1], norm, classes=2)
     assert solve(inseparable).status is Status.NOT_SEPARABLE
-
-
-def test_masked_gram_against_loops() -> None:
-    rng = np.random.default_rng(0)
-    X, Z, W, Y = (rng.normal(size=(n, d)) for n, d in ((4, 3), (4, 2), (5, 3), (5, 2)))
-    expected = [
-        [
-            sum(X[n, i] * W[m, i] for i in range(3)) * sum(Z[n, j] * Y[m, j] for j in range(2))
-            for m in range(5)
-        ]
-        for n in range(4)
-    ]
-    np.testing.assert_allclose(masked_gram(X, Z, (W, Y)), expected, rtol=1e-12)
-    phi = np.einsum("nm,nd->nmd", Z, X).reshape(4, -1)  # row-major in (m, d)
-    np.testing.assert_allclose(masked_gram(X, Z), phi @ phi.T, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
