@@ -80,11 +80,9 @@ def test_two_classes_are_labels_of_two_signs_up_to_a_factor(
 )
 @random_example(norm="nuclear", solver="working-set", K=4, D=2, soft=False, seed=4443)
 @random_example(norm="spectral", solver="working-set", K=5, D=2, soft=True, seed=990)
-@random_example(norm="spectral", solver="working-set", K=5, D=2, soft=True, seed=28)
 @random_example(norm="pergate", solver="working-set", K=5, D=3, soft=False, seed=517)
-@random_example(norm="spectral", solver="own", K=2, D=3, soft=True, seed=5)
 @random_example(norm="spectral", solver="own", K=3, D=6, soft=True, seed=3)
-@settings(max_examples=90)
+@settings(max_examples=60)
 def test_random_problems(
     norm: str,
     solver: str,

@@ -144,7 +144,7 @@ def test_of_many_samples_and_few_features_few_are_worked_on() -> None:
     assert "samples" in found.stats.detail
 
 
-@pytest.mark.parametrize("name", ["sparse-gates", "svm-l2", "l2"])
+@pytest.mark.parametrize("name", ["sparse-gates", "dead-group", "l2"])
 def test_sizes_are_those_of_the_systems(name: str) -> None:
     """Features are counted as an interior point writes them."""
     problem = separable(name)

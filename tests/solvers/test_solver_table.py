@@ -226,11 +226,6 @@ def test_near_twins_have_no_separator_that_float64_can_tell(name: str) -> None:
         assert 1e6 < found.certificate.lower * oracles.loop_feature_norms(problem).max() < np.inf
 
 
-def random_labels(C: float) -> MarginProblem:
-    X, y = cases.cloud(300, 4)
-    return cases.build((X, np.random.default_rng(4).permutation(y)), cases.linear, C=C)
-
-
 def gates_off(C: float) -> MarginProblem:
     X, y = cases.cloud(12, 4)
     gates = np.ones((12, 2))
@@ -249,14 +244,8 @@ HOPELESS: dict[str, tuple[Callable[[float], MarginProblem], list[int], str]] = {
     "gates-off": (gates_off, [3, 8], "rows"),
     "opposite-duplicate": (opposite_duplicate, [2, 9], "features"),
     "xor": (lambda C: cases.build(cases.xor(), cases.linear, C=C), [], "working-set"),
-    "random-labels": (random_labels, [], "features"),
     "random-labels-gln": (
         lambda C: cases.build(cases.cloud(300, 4), cases.gln(3), C=C),
-        [],
-        "rows",
-    ),
-    "random-labels-sigmoid": (
-        lambda C: cases.build(cases.cloud(200, 3), cases.units(3, firing="sigmoid"), C=C),
         [],
         "rows",
     ),
@@ -348,11 +337,8 @@ def test_iteration_limit_keeps_valid_bounds(name: str, method: str, limit: int) 
     for one in bounds:
         oracles.check_overlap(one, cases.best(name).certificate)
     assert tuple(told) == found.stats.history
-    assert found.stats.seconds > 0
     if told or method in cases.METHODS:
         assert len(told) == found.stats.iterations
-        numbers = [line.iteration for line in told]
-        assert numbers == list(range(numbers[0], numbers[0] + len(told)))
     if method == "rows":  # whose first bounds are computed in float32
         assert 0 < max(line.lower for line in told) <= found.certificate.lower * (1 + SINGLE_RTOL)
         assert min(line.upper for line in told) >= found.certificate.upper * (1 - SINGLE_RTOL)
@@ -361,10 +347,9 @@ def test_iteration_limit_keeps_valid_bounds(name: str, method: str, limit: int) 
 @pytest.mark.parametrize(
     ("method", "name", "word"),
     [
-        *((method, "layers-gated", "norm") for method in ("feature-space", *SYSTEMS)),
+        ("feature-space", "layers-gated", "norm"),
+        ("rows", "layers-gated", "norm"),
         ("highs", "l2", "norm"),
-        ("osqp", "l2", "quadratic"),
-        ("osqp", "soft-linear", "quadratic programs only.*another solver"),
         ("osqp", "gln", "quadratic"),
     ],
 )

@@ -54,20 +54,6 @@ def test_kkt_conditions(name: str) -> None:
         assert smaller == pytest.approx(value, rel=cases.OBJECTIVE_RTOL)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", cases.NATIVE)
-@pytest.mark.parametrize("factor", [1e-6, 1e-2, 1e4])
-def test_one_sample_of_another_scale(factor: float, solver: str) -> None:
-    X, y = cases.cloud(10, 4)
-    X[0] *= factor
-    gates = np.random.default_rng(0).normal(size=(10, 4))
-    problem = MarginProblem(X, y, gates, np.array([0, 0, 1, 1]))
-    found = solved(problem, solver, tol=cases.GAP_LIMIT)
-    assert found.status is Status.OPTIMAL
-    other = solve(problem, "clarabel", tol=cases.GAP_LIMIT)
-    oracles.check_overlap(found.certificate, other.certificate)
-
-
 # --- equivalences ----------------------------------------------------------------------------
 
 
