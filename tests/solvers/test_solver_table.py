@@ -86,7 +86,7 @@ ALL = (
         Row("rows", [*EUCLIDEAN, *POWERS, *MORE_DIGITS], 1e-8, 1e-8),
         Row("rows", PER_GATE, 1e-9, 1e-9),
         Row("rows", cases.WEIGHTED, 1e-5, 1e-4),
-        *(Row(method, cases.SEPARABLE, 1e-10, 1e-8) for method in cases.METHODS[1:]),
+        *(Row(method, [*cases.SEPARABLE], 1e-10, 1e-8) for method in cases.METHODS[1:]),
         Row("features", [*MATRIX, *LINEAR, *POWERS], 1e-6, 1e-6),
         Row("features", [*EUCLIDEAN, *PER_GATE, "spectral-binary"], 1e-8, 1e-8),
         Row("working-set", [*EUCLIDEAN, *MATRIX, *LINEAR, *POWERS, *MORE_DIGITS], 1e-7, 1e-7),
