@@ -59,7 +59,7 @@ INSEPARABLE: dict[str, Callable[[], MarginProblem]] = {
         *random_labels(60, 3), np.random.default_rng(2).normal(size=(60, 4)), np.arange(4)
     ),
     "redundant-gated": lambda: build(noisy_table(100, 7, flipped=0.4), gln(2)),
-    "redundant-classes": lambda: plain(*noisy_table(100, 11, 3, flipped=0.5)),
+    "redundant-classes": lambda: plain(*noisy_table(80, 11, 3, flipped=0.5)),
     "many-classes": lambda: of_classes(120, 3, 6),
 }
 

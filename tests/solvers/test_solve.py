@@ -152,6 +152,7 @@ def test_sizes_are_those_of_the_systems(name: str) -> None:
     sizes = Sizes.of(problem)
     assert sizes.order == math.prod(cone.shape)
     assert (sizes.gates, sizes.rows) == (cone.n_gates, len(problem.constraints))
+    assert sizes.pairs == math.comb(sizes.rivals + 1, 2)
 
 
 def test_sizes_under_a_norm_that_no_native_method_takes() -> None:
