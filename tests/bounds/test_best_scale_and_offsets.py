@@ -100,6 +100,16 @@ def test_margins_that_rounding_may_have_left_below_1_cost_no_loss(C: float) -> N
     assert certify(problem, coef).upper == pytest.approx(hard, rel=1e-12)
 
 
+def test_margins_that_cancel_have_their_losses_to_all_digits() -> None:
+    """Margins of 1, 1 and 1/2 are differences of products of 2e8."""
+    X = np.array([[1e9 + 5.0, 1e9], [1e9 - 5.0, 1e9], [1e9 + 2.5, 1e9]])
+    problem = max_margin(X, [1, -1, 1], C=0.2)
+    coef = np.array([[0.2, -0.2]])
+    found = certify(problem, coef).upper
+    _, exact = exact_bounds(problem, coef, np.zeros(3))
+    assert exact <= Fraction(found) <= exact * Fraction(1 + 1e-12)
+
+
 @pytest.mark.parametrize("norm", ["linf", "l1", "l2"])
 @pytest.mark.parametrize("seed", range(2))
 def test_bounds_with_a_weight_per_sample_are_those_of_rationals(seed: int, norm: str) -> None:

@@ -9,7 +9,7 @@ import torch
 
 import cases
 from implicit_bias import MarginProblem, Solution, Status, max_margin, solve, solvers
-from implicit_bias.solvers.interior_point import in_float64, with_idle_rows
+from implicit_bias.solvers.interior_point import with_idle_rows
 from implicit_bias.solvers.newton import FeatureNewton
 from implicit_bias.solvers.scaled_rows import ScaledRows
 from implicit_bias.solvers.scaling import Layout, ScaledProblem
@@ -100,25 +100,12 @@ def test_products_with_too_few_digits_are_summed_anew(monkeypatch: pytest.Monkey
     assert wrong.stats.iterations == pytest.approx(fine.stats.iterations, abs=1)
 
 
-def first_iterate(problem: MarginProblem, dtype: torch.dtype) -> tuple[ScaledProblem, Any]:
-    run: Any = solvers.InteriorPoint(system="rows").prepare(problem, None)
-    scaled = ScaledProblem(run.layout, torch.device("cpu"), dtype)
-    return scaled, run.interior_start(run.cone_type(scaled))
-
-
-def test_slacks_of_float32_become_what_alpha_leaves_of_C() -> None:
-    problem = cases.build(cases.cloud(40, 5), cases.units(5), C=0.3)
-    _, rough = first_iterate(problem, torch.float32)
-    scaled, _ = first_iterate(problem, torch.float64)
-    point = in_float64(rough, scaled)
-    torch.testing.assert_close(point.w, scaled.box_C - point.alpha, rtol=0.0, atol=0.0)
-    assert (point.w != rough.w.double()).any()
-
-
 def test_idle_rows_have_the_products_of_the_others() -> None:
     """Where their margins leave no more: s alpha >= mu, and xi w = mu."""
     problem = cases.build(cases.cloud(40, 5), cases.units(5), C=0.3)
-    scaled, point = first_iterate(problem, torch.float64)
+    run: Any = solvers.InteriorPoint(system="rows").prepare(problem, None)
+    scaled = ScaledProblem(run.layout, torch.device("cpu"))
+    point = run.interior_start(run.cone_type(scaled))
     free = torch.arange(0, scaled.n_rows, 2)
     few = replace(
         point, alpha=point.alpha[free], s=point.s[free], w=point.w[free], xi=point.xi[free]
