@@ -260,9 +260,10 @@ def test_median_of_a_reference() -> None:
 
 
 def test_scales_of_the_draws() -> None:
-    many = HyperplaneContexts.random(X, 4000, 1, threshold="random", random_state=0)
-    assert many.weights.std() == pytest.approx(WEIGHT_SCALE, rel=0.02)
-    assert many.thresholds.std() == pytest.approx(THRESHOLD_SCALE, rel=0.05)
+    rng = np.random.default_rng(0)
+    contexts = draw_contexts(random_state=0, threshold="random")
+    np.testing.assert_array_equal(contexts.weights, rng.normal(0.0, WEIGHT_SCALE, (4, 2, 5)))
+    np.testing.assert_array_equal(contexts.thresholds, rng.normal(0.0, THRESHOLD_SCALE, (4, 2)))
     drawn = UnitGates.random(X, 4000, threshold="random", random_state=0)
     ratio = drawn.thresholds.std() / drawn.weights.std()
     assert ratio == pytest.approx(THRESHOLD_SCALE / WEIGHT_SCALE, rel=0.05)

@@ -56,12 +56,10 @@ def scattered_columns() -> MarginProblem:
     )
 
 
+OF_THE_TABLE = ["gln", "sigmoid-gates", "sparse-gates", "one-group", "dead-group", "svm-l2"]
+OF_THE_TABLE += ["rank-deficient-x", "one-class", "soft-linear"]
 CASES: dict[str, Callable[[], MarginProblem]] = {
-    **{
-        name: SEPARABLE[name]
-        for name in ("gln", "sigmoid-gates", "sparse-gates", "one-group", "dead-group", "svm-l2")
-    },
-    **{name: SEPARABLE[name] for name in ("rank-deficient-x", "one-class", "soft-linear")},
+    **{name: SEPARABLE[name] for name in OF_THE_TABLE},
     "constant-inputs": constant_inputs,
     "all-inputs-constant": all_inputs_constant,
     "one-hot-narrow": lambda: one_hot([2, 3, 2]),
