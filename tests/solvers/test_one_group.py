@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from cases import GAP_LIMIT, OBJECTIVE_RTOL, SOLVE_TOL, separable
 from implicit_bias import MarginProblem, Status, max_margin, solve
 from implicit_bias.norms import L2
 from implicit_bias.solvers import BoundsAt, InteriorPoint, OneGroup, Tolerances
+from implicit_bias.solvers.one_group import _solve_with_factor
 
 TIGHT = Tolerances(gap=SOLVE_TOL)
 ALONE = OneGroup(tolerances=TIGHT, fallback=InteriorPoint(tolerances=TIGHT))
@@ -135,3 +137,17 @@ def test_a_limit_leaves_bounds() -> None:
     found = solve(wide(90, 100), replace(ALONE, max_iterations=2))
     assert found.status is Status.ITERATION_LIMIT
     assert 0.0 < found.certificate.lower
+
+
+def test_a_step_solves_the_equations_with_those_of_the_offsets() -> None:
+    """L L' x + B y = b and B' x = c, as one system."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(5, 5))
+    A = A @ A.T + np.eye(5)
+    B, b, c = rng.normal(size=(5, 2)), rng.normal(size=(5, 1)), rng.normal(size=(2, 1))
+    L = torch.linalg.cholesky(torch.tensor(A))
+    found = _solve_with_factor(L, torch.tensor(B), torch.tensor(b), torch.tensor(c))
+    assert found is not None
+    whole = np.block([[A, B], [B.T, np.zeros((2, 2))]])
+    expected = np.linalg.solve(whole, np.vstack([b, c]))
+    np.testing.assert_allclose(torch.cat(found), expected, rtol=1e-9)
