@@ -39,11 +39,10 @@ POWERS = (1.01, 1.5, 3.0, 8.0, 1e3, 1e16)
 
 @dataclass(frozen=True)
 class Draw:
-    """A problem, what it is solved from, and what is known of it."""
+    """A problem, and what it is solved from."""
 
     problem: MarginProblem
     similar: MarginProblem | None
-    facts: dict[str, Any]
 
 
 def draw(index: int, family: str = "general") -> Draw:
@@ -52,13 +51,11 @@ def draw(index: int, family: str = "general") -> Draw:
         return _drawn_from(family, index)
     rng = np.random.default_rng([SEED, index])
     while True:
-        facts: dict[str, Any] = {"index": index, "family": family, "norm": "groups"}
-        X, gates, groups = _inputs(rng, facts)
-        y = _labels(rng, facts, X, gates)
-        X, y, gates = _repeated(rng, facts, X, y, gates)
-        _scale(rng, facts, X, gates, groups)
-        facts["combined"] = bool(rng.random() < 0.2)
-        if facts["combined"]:
+        X, gates, groups = _inputs(rng)
+        y = _labels(rng, X, gates)
+        X, y, gates = _repeated(rng, X, y, gates)
+        _scale(rng, X, gates, groups)
+        if rng.random() < 0.2:
             gates, groups = _combined(gates, groups, _factors(rng, groups))
         both = len(np.unique(y)) == 2
         intercept = both and bool(rng.random() < 0.4)
@@ -69,21 +66,10 @@ def draw(index: int, family: str = "general") -> Draw:
         if rng.random() < 0.4:
             problem = replace(problem, C=float(10.0 ** rng.uniform(-3, 6) / problem.scale**2))
         similar = _similar(rng, problem) if rng.random() < 0.3 else None
-        facts |= {
-            "N": problem.n_samples,
-            "D": X.shape[1],
-            "M": problem.n_gates,
-            "groups": problem.n_groups,
-            "C": problem.C,
-            "intercept": intercept,
-            "warm": similar is not None,
-        }
-        return Draw(problem, similar, facts)
+        return Draw(problem, similar)
 
 
-def _inputs(
-    rng: np.random.Generator, facts: dict[str, Any]
-) -> tuple[Array, Array, NDArray[np.int64]]:
+def _inputs(rng: np.random.Generator) -> tuple[Array, Array, NDArray[np.int64]]:
     """Draw inputs (N, D), some features dependent; gates (N, M); groups (M,)."""
     N, D = int(rng.integers(1, MOST + 1)), int(MOST ** rng.random())
     M = int(rng.integers(1, 7)) if rng.random() < 0.6 else 1
@@ -93,8 +79,7 @@ def _inputs(
         X = rng.integers(-5, 6, size=(N, D)).astype(float)
     elif kind == "offset":
         X += 10.0 ** rng.uniform(0, 8, size=D)
-    collinear = bool(D > 1 and rng.random() < 0.2)
-    if collinear:
+    if D > 1 and rng.random() < 0.2:
         for d in rng.choice(D, size=max(1, D // 3), replace=False):
             a, b = rng.integers(D, size=2)
             X[:, d] = rng.choice([1.0, 2.0, 0.3]) * X[:, a] + rng.choice([0.0, 1.0]) * X[:, b]
@@ -104,14 +89,12 @@ def _inputs(
     if M > 1 and rng.random() < 0.3:
         gates = rng.normal(size=(N, M))
     groups = _groups(rng, M)
-    facts |= {"kind": kind, "collinear": collinear}
     return X, gates, groups
 
 
-def _labels(rng: np.random.Generator, facts: dict[str, Any], X: Array, gates: Array) -> Array:
+def _labels(rng: np.random.Generator, X: Array, gates: Array) -> Array:
     """Draw those of a predictor, whose margins may be tiny; or of none."""
     rule = str(rng.choice(["predictor", "tiny margin", "none"], p=[0.5, 0.2, 0.3]))
-    facts["labels"] = rule
     if rule == "none":
         return np.asarray(rng.choice([-1.0, 1.0], size=len(X)))
     w = rng.normal(size=(gates.shape[1], X.shape[1]))
@@ -128,11 +111,10 @@ def _labels(rng: np.random.Generator, facts: dict[str, Any], X: Array, gates: Ar
 
 
 def _repeated(
-    rng: np.random.Generator, facts: dict[str, Any], X: Array, y: Array, gates: Array
+    rng: np.random.Generator, X: Array, y: Array, gates: Array
 ) -> tuple[Array, Array, Array]:
     """Draw samples, some several times; seldom with the other label."""
-    facts["duplicates"] = bool(rng.random() < 0.2)
-    if not facts["duplicates"]:
+    if rng.random() >= 0.2:
         return X, y, gates
     rows = rng.integers(len(X), size=len(X))
     y = y[rows]
@@ -143,7 +125,6 @@ def _repeated(
 
 def _scale(
     rng: np.random.Generator,
-    facts: dict[str, Any],
     X: Array,
     gates: Array,
     groups: NDArray[np.int64],
@@ -151,7 +132,6 @@ def _scale(
 ) -> None:
     """Multiply one or two of samples, features and groups, in place."""
     kinds = rng.choice(["samples", "features", "groups"], size=rng.integers(1, 3), replace=False)
-    facts["scaled"] = " ".join(sorted(kinds))
     for kind in sorted(kinds):
         size = {"samples": len(X), "features": X.shape[1], "groups": int(groups.max()) + 1}[kind]
         factors = 10.0 ** rng.uniform(-reach, reach, size=size)
@@ -203,22 +183,12 @@ def _drawn_from(family: str, index: int) -> Draw:
     """Draw a problem of another family than the general one."""
     rng = np.random.default_rng([SEED, 1 + FAMILIES.index(family), index])
     while True:
-        facts: dict[str, Any] = {"index": index, "family": family}
-        problem = _other(rng, family, facts)
+        problem = _other(rng, family)
         if problem is not None:
-            break
-    facts |= {
-        "N": problem.n_samples,
-        "D": problem.X.shape[1],
-        "M": problem.n_gates,
-        "K": problem.classes,
-        "C": problem.C,
-        "intercept": problem.intercept,
-    }
-    return Draw(problem, None, facts)
+            return Draw(problem, None)
 
 
-def _other(rng: np.random.Generator, family: str, facts: dict[str, Any]) -> MarginProblem | None:
+def _other(rng: np.random.Generator, family: str) -> MarginProblem | None:
     """Draw a small problem; None where it is out of the range that is accepted."""
     N, D = int(rng.integers(2, 41)), int(rng.integers(1, 9))
     M = int(rng.integers(1, 5)) + (family == "gate scales")
@@ -228,7 +198,7 @@ def _other(rng: np.random.Generator, family: str, facts: dict[str, Any]) -> Marg
     gates[:, 0] = 1.0
     match family:
         case "classes":
-            _scale(rng, facts, X, gates, groups, reach=6.0)
+            _scale(rng, X, gates, groups, reach=6.0)
         case "gate scales":
             gates *= rng.choice([1e-8, 1.0, 1e8], size=M)
         case "subnormal":
@@ -245,9 +215,8 @@ def _other(rng: np.random.Generator, family: str, facts: dict[str, Any]) -> Marg
         factors = [R * 10.0 ** rng.uniform(-30, 30) for R in _factors(rng, groups)]
         gates, groups = _combined(gates, groups, factors)
         norm: norms.Norm = norms.GroupNorm(groups, apart=bool(K > 2 and rng.random() < 0.3))
-        facts["norm"] = "groups"
     else:
-        norm, facts["norm"] = _norm(rng, groups, D, apart=K > 2)
+        norm = _norm(rng, groups, D, apart=K > 2)
     C = np.inf
     if family == "C":
         C = float(10.0 ** rng.uniform(-290, 290))
@@ -269,8 +238,8 @@ def _groups(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
 
 def _norm(
     rng: np.random.Generator, groups: NDArray[np.int64], D: int, *, apart: bool
-) -> tuple[norms.Norm, str]:
-    """Draw a norm, or a sum or maximum of norms over groups, with its name."""
+) -> norms.Norm:
+    """Draw a norm, or a sum or maximum of norms over groups."""
     inner = [
         norms.L1(),
         norms.L2(),
@@ -280,17 +249,15 @@ def _norm(
         norms.Lp(float(rng.choice(POWERS))),
     ]
     one = inner[rng.integers(len(inner))]
-    name = type(one).__name__.lower()
     kind = rng.choice(["one", "sum", "max", "groups"], p=[0.5, 0.2, 0.15, 0.15])
     if kind == "one":
-        return one, name
+        return one
     if kind == "groups":
-        return norms.GroupNorm(groups, apart=bool(apart and rng.random() < 0.3)), "groups"
+        return norms.GroupNorm(groups, apart=bool(apart and rng.random() < 0.3))
     axis = int(rng.choice([-2, -1]))
     over = groups if axis == -2 else _groups(rng, D)
-    return (norms.SumOverGroups if kind == "sum" else norms.MaxOverGroups)(
-        one, over, axis
-    ), f"{kind} of {name}"
+    joined = norms.SumOverGroups if kind == "sum" else norms.MaxOverGroups
+    return joined(one, over, axis)
 
 
 # --- answers ---------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """What is known otherwise: the definitions in loops, optima by CVXPY, bounds in rational numbers.
 
 The loops recompute what `certify` says, from the definitions alone: they use the problem's data
-(X, y, gates, groups, metric, C) but none of its products.
+(X, y, gates, groups, C) but none of its products.
 """
 
 import math

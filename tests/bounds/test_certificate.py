@@ -76,7 +76,7 @@ def test_upper_bound_by_definition(problem: MarginProblem) -> None:
         assert oracles.loop_primal(problem, graded.coef) == pytest.approx(expected, rel=ROUNDING)
 
 
-@pytest.mark.parametrize("name", SEPARABLE)
+@pytest.mark.parametrize("name", ["gln", "sparse-gates", "soft-scaled-up"])
 def test_bounds_ignore_scale(name: str) -> None:
     problem = separable(name)
     alpha = random_alpha(problem)
@@ -86,7 +86,6 @@ def test_bounds_ignore_scale(name: str) -> None:
         other = certify(problem, a * coef, b * alpha)
         assert other.lower == pytest.approx(one.lower, rel=1e-12), a
         assert other.upper == pytest.approx(one.upper, rel=1e-12), a
-    assert one.lower <= one.upper
     if np.isfinite(one.upper):
         assert one.gap == pytest.approx((one.upper - one.lower) / one.lower)
 
@@ -111,29 +110,18 @@ def test_nothing_bounds_nothing() -> None:
     assert soft.upper == pytest.approx(0.03 * 30)
 
 
-def test_inputs_are_left_alone() -> None:
-    problem = separable("gln")
-    alpha = random_alpha(problem)
-    coef = aligned(problem, alpha)
-    before = alpha.copy(), coef.copy()
-    certify(problem, coef, alpha)
-    np.testing.assert_array_equal(before[0], alpha)
-    np.testing.assert_array_equal(before[1], coef)
-
-
 # --- reasons for not being separable ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("off", [[3, 8], range(3, 12), [5]])
 @pytest.mark.parametrize("gated", [True, False])
-def test_samples_without_features_are_named(off: Any, gated: bool) -> None:
+def test_samples_without_features_are_named(gated: bool) -> None:
     """By their gates, or by an input of zeros."""
     X, y = cloud(12, 4)
     gates = np.ones((12, 2))
-    (gates if gated else X)[list(off)] = 0.0
+    (gates if gated else X)[[3, 8]] = 0.0
     conflict = find_conflict(MarginProblem(X, y, gates, np.arange(2)))
     assert conflict is not None
-    assert conflict.samples.tolist() == np.flatnonzero(conflict.alpha).tolist() == list(off)
+    assert conflict.samples.tolist() == np.flatnonzero(conflict.alpha).tolist() == [3, 8]
     assert conflict.alpha.sum() == pytest.approx(1)
     assert "always on" in conflict.cause
 
@@ -144,7 +132,6 @@ def test_opposite_duplicates_are_named(gates: Any) -> None:
     X[2, 1], X[9] = 0.0, X[2]
     X[9, 1] = -0.0  # equal to 0.0
     X[4] = X[6] = X[2]  # the same label as 2: no conflict
-    X[9, 0] = X[2, 0]
     conflict = find_conflict(MarginProblem(X, y, gates, np.zeros(1, dtype=int)))
     assert conflict is not None
     assert conflict.samples.tolist() == [2, 9]
@@ -152,7 +139,7 @@ def test_opposite_duplicates_are_named(gates: Any) -> None:
     assert conflict.alpha[[2, 9]].tolist() == [0.5, 0.5]
 
 
-@pytest.mark.parametrize("values", [2, 3, 5])
+@pytest.mark.parametrize("values", [2, 5])
 def test_conflicts_among_many_samples_are_those_of_a_loop(values: int) -> None:
     """Small integers, of which float64 uses few bits; copies of the first rows come last."""
     rng = np.random.default_rng(values)
@@ -180,24 +167,24 @@ def test_agreeing_duplicates_do_not_hide_a_conflict() -> None:
     assert conflict.samples[0] in (3, 5)
 
 
-def test_separable_data_have_no_conflict(problem: MarginProblem) -> None:
-    assert find_conflict(problem) is None
-
-
 # --- candidates that exceed the constraints ----------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("beyond", "share", "weighted"),
-    [("box", 0.2, True), ("box", 0.2, False), ("norm", 0.009, False), ("norm", 1e-6, True)],
+    ("k", "intercept", "beyond", "share", "weighted"),
+    [
+        (2, False, "box", 0.2, True),
+        (3, True, "box", 0.2, True),
+        (2, True, "box", 0.2, False),
+        (3, False, "norm", 0.009, False),
+        (2, True, "norm", 1e-6, True),
+    ],
 )
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("k", [2, 3])
 def test_a_candidate_is_scaled_and_never_clipped(
     k: int, intercept: bool, beyond: str, share: float, weighted: bool
 ) -> None:
     """What exceeds a constraint by a share costs at most that share of the bound."""
-    X, y = noisy_table(k=k)
+    X, y = noisy_table(120, k=k)
     C = np.random.default_rng(1).uniform(0.1, 1.0, len(X)) if weighted else 0.3
     problem = plain(X, y, C, intercept=intercept)
     # Its solutions are feasible for the other problem but for that share of one constraint.
@@ -228,7 +215,7 @@ def test_the_box_of_a_sample_is_that_of_its_total() -> None:
     assert (problem.totals(found.alpha) <= 1e-3).all()
 
 
-# --- messages and errors ---------------------------------------------------------------------
+# --- statuses and errors ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -250,23 +237,11 @@ def test_a_status_is_what_the_gap_bears_out(intercept: bool) -> None:
             assert below.status is claim
 
 
-def test_a_certificate_says_what_is_known() -> None:
-    nothing = certify(separable("gln"))
-    below = certify(separable("gln"), alpha=np.ones(30))
-    both = certify(separable("soft-small-c"), alpha=np.ones(30))
-    assert "no upper bound" in str(nothing)
-    assert f"{below.lower:.6g}" in str(below)
-    for number in (f"{both.lower:.6g}", f"{both.upper:.6g}"):
-        assert number in Status.TIME_LIMIT.explain(both)
-    assert Status.OPTIMAL.explain(both) == Status.OPTIMAL.message
-
-
 @pytest.mark.parametrize(
     ("given", "word"),
     [
         ({"alpha": np.r_[-1e-12, np.ones(29)]}, "negative"),
         ({"alpha": np.ones(29)}, "shape"),
-        ({"coef": np.ones((7, 6))}, "shape"),
         ({"coef": np.full((8, 6), np.inf)}, "infinity"),
         ({"coef": np.ones((8, 6)), "intercept": 1.0}, "no intercept"),
     ],
@@ -274,11 +249,8 @@ def test_a_certificate_says_what_is_known() -> None:
 def test_candidates_that_do_not_fit_are_refused(given: dict[str, Any], word: str) -> None:
     with pytest.raises(ValueError, match=word):
         certify(separable("gln"), **given)
-
-
-def test_what_is_no_problem_is_refused() -> None:
     with pytest.raises(TypeError, match="MarginProblem"):
-        certify(np.eye(2))  # type: ignore[arg-type]
+        certify(np.eye(2), **given)  # type: ignore[arg-type]
 
 
 def test_an_offset_of_a_problem_without_one_is_not_graded() -> None:
@@ -354,7 +326,7 @@ def test_offsets_do_not_fool_the_bounds(offset: float) -> None:
     plus = (w - b * Fraction(t[2])) / (Fraction(t[3]) - Fraction(t[2]))
     best = np.array([0, 0, float(plus - b), float(plus), 0, 0])
     rng = np.random.default_rng(0)
-    for k in range(20):
+    for k in range(8):
         noise = 1 + (k > 0) * 1e-15 * rng.normal(size=6)
         alpha, coef = best * noise, np.array([[float(w), float(b)]]) * noise[:2]
         hold_and_lose_little(problem, coef, alpha)
@@ -366,13 +338,12 @@ def test_offsets_do_not_fool_the_bounds(offset: float) -> None:
     )
 
 
-@pytest.mark.slow
 def test_features_whose_squares_underflow_are_not_lost() -> None:
     """X = [[1, t], [1, 0]], labels 1 and -1: w = (-1, 2 / t), of norm sqrt(1 + 4 / t^2)."""
     problem = MarginProblem([[1.0, 1e-200], [1.0, 0.0]], [1, -1], np.ones((2, 1)), [0])  # type: ignore[arg-type]
     optimum = oracles.root(1 + 4 / Fraction(1e-200) ** 2)
-    for found in (certify(problem, [[-1.0, 2e200]], [1.0, 1.0]), solve(problem).certificate):
-        assert found.lower <= optimum <= found.upper
+    found = certify(problem, [[-1.0, 2e200]], [1.0, 1.0])
+    assert found.lower <= optimum <= found.upper
 
 
 @pytest.mark.parametrize("t", [2.0**-600, 3.3 * 2.0**-520])
@@ -395,10 +366,17 @@ def test_columns_that_underflow_prove_nothing() -> None:
 # --- candidates and problems at the ends of float64 ------------------------------------------
 
 
-@pytest.mark.parametrize("C", [math.inf, 1.0], ids=["hard", "soft"])
-@pytest.mark.parametrize("intercept", [False, True], ids=["through-0", "intercept"])
-@pytest.mark.parametrize("classes", [2, 3], ids=["two", "three"])
-@pytest.mark.parametrize("size", [1e-310, 1e-100, 1e308])
+@pytest.mark.parametrize(
+    ("C", "intercept", "classes", "size"),
+    [
+        (math.inf, False, 2, 1e-310),
+        (math.inf, True, 3, 1e308),
+        (1.0, True, 2, 1e308),
+        (1.0, True, 3, 1e-310),
+        (1.0, False, 3, 1e-100),
+        (math.inf, True, 2, 1e-100),
+    ],
+)
 def test_any_candidate_has_bounds(C: float, intercept: bool, classes: int, size: float) -> None:
     """Neither warnings nor exceptions, nor bounds that contradict those of a usual candidate."""
     X, y = cloud(12, 30)

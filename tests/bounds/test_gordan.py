@@ -49,32 +49,28 @@ def of_classes(n: int, d: int, k: int) -> MarginProblem:
 
 INSEPARABLE: dict[str, Callable[[], MarginProblem]] = {
     "linear": lambda: build(random_labels(60, 5), linear),
-    "integers": lambda: build(random_labels(60, 5, lambda X: np.round(3 * X)), linear),
     "offset": lambda: build(random_labels(40, 3, lambda X: 1e6 + X), linear),
     "wide-ranges": lambda: build(random_labels(40, 3, lambda X: X * [1e9, 1e-9, 1.0]), linear),
     "wide-samples": lambda: build(
         random_labels(40, 3, lambda X: X * 10.0 ** np.linspace(-12, 12, 40)[:, None]), linear
     ),
     "contexts": lambda: build(random_labels(100, 3), gln(4)),
-    "many-contexts": lambda: build(random_labels(150, 5), gln(6)),
     "real-gates": lambda: MarginProblem(
         *random_labels(60, 3), np.random.default_rng(2).normal(size=(60, 4)), np.arange(4)
     ),
-    "redundant": lambda: plain(*noisy_table(120, 20, flipped=0.4)),
-    "redundant-gated": lambda: build(noisy_table(150, 11, flipped=0.4), gln(2)),
-    "redundant-classes": lambda: plain(*noisy_table(100, 11, 3, flipped=0.5)),
-    "classes": lambda: of_classes(90, 4, 3),
+    "redundant-gated": lambda: build(noisy_table(100, 7, flipped=0.4), gln(2)),
+    "redundant-classes": lambda: plain(*noisy_table(80, 11, 3, flipped=0.5)),
     "many-classes": lambda: of_classes(120, 3, 6),
 }
 
 
 # Each once, with an offset where that is another case: of gates and classes that sum to it or not.
-WITH_OFFSET = ("linear", "contexts", "real-gates", "redundant-gated", "many-classes")
+WITH_OFFSET = ("contexts", "real-gates", "redundant-gated", "many-classes")
 
 
 @pytest.mark.parametrize(
     ("name", "intercept"),
-    [("linear", False), *((name, name in WITH_OFFSET) for name in INSEPARABLE)],
+    [("linear", True), *((name, name in WITH_OFFSET) for name in INSEPARABLE)],
 )
 def test_inseparable_data_are_proven_inseparable(name: str, intercept: bool) -> None:
     problem = replace(INSEPARABLE[name](), intercept=intercept)
@@ -99,17 +95,15 @@ def test_a_proof_by_two_of_many_classes_has_their_rows_alone() -> None:
     assert len(np.unique(problem.constraints.owners[proof.rows])) == 2
 
 
-@pytest.mark.parametrize("d", [11, 60])
-def test_two_classes_may_overlap_apart_from_a_third(d: int) -> None:
+def test_two_classes_may_overlap_apart_from_a_third() -> None:
     """Redundant columns hide the proof from a vertex, and the third class has no part in it."""
-    X, y = noisy_table(6 * d, d, flipped=0.5)
+    X, y = noisy_table(66, 11, flipped=0.5)
     labels: Any = np.where(y > 0, 1, 0)
-    far = np.vstack([X, np.full((5, d), 1e3)])
+    far = np.vstack([X, np.full((5, 11), 1e3)])
     problem = max_margin(np.column_stack([far, np.ones(len(far))]), np.append(labels, [2] * 5))
     proof = prove_not_separable(problem)
+    check_proof(problem, proof)
     assert proof is not None
-    if d == 11:
-        check_proof(problem, proof)
     assert set(problem.constraints.owners[proof.rows]) == {0, 1}
     assert solve(problem).status is Status.NOT_SEPARABLE
 
@@ -152,12 +146,10 @@ def test_proofs_agree_with_a_linear_program(
 # --- no proofs of what separates ---------------------------------------------------------------
 
 
-@pytest.mark.fast("0-10000.0", "0-100000.0", "0-1000000.0", "0-1700000000.0")
-@pytest.mark.parametrize("offset", [1e4, 1e5, 1e6, 1.7e9])
-@pytest.mark.parametrize("seed", range(4))
-def test_offsets_are_not_taken_for_inseparability(offset: float, seed: int) -> None:
+@pytest.mark.parametrize("offset", [1e4, 1e6, 1.7e9])
+def test_offsets_are_not_taken_for_inseparability(offset: float) -> None:
     """X = [t, 1] with integers t about an offset, which w = (1, -offset) separates exactly."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     k = rng.choice(np.concatenate([np.arange(-95, -4), np.arange(5, 96)]), 60, replace=False)
     t = np.round(offset + k)
     problem = build((np.column_stack([t, np.ones(60)]), np.sign(k)), linear)
@@ -193,7 +185,7 @@ def test_nearly_collinear_points_prove_nothing() -> None:
     check_proof(exact, prove_not_separable(exact, np.array([2.0, *np.zeros(n - 3), 1.0])))
 
 
-@pytest.mark.parametrize("size", [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize("size", [1e-3, 1e-9])
 def test_a_null_vector_of_mixed_signs_is_no_proof(size: float) -> None:
     """The middle of three points on a line has the other label, or the last one, near to it."""
     near = 1.0 + size
@@ -221,12 +213,6 @@ def test_a_linear_program_that_is_wrong_leads_to_no_wrong_proof(
             check_proof(problem, proof)
         else:
             assert proof is None
-
-
-def test_a_rational_solution_that_takes_longer_than_there_is_time_is_not_begun() -> None:
-    problem = INSEPARABLE["linear"]()
-    assert prove_not_separable(problem) is not None
-    assert prove_not_separable(problem, limits=ProofLimits(rational_seconds=1e12)) is None
 
 
 def test_separable_data_are_never_proven_inseparable() -> None:
@@ -320,13 +306,14 @@ def test_the_search_ends_when_its_time_is_up() -> None:
     mixed = INSEPARABLE["linear"]()
     assert prove_not_separable(mixed, deadline=Deadline.after(None)) is not None
     assert prove_not_separable(mixed, deadline=Deadline.after(1e-9)) is None
+    # What would take longer than there is time is not begun.
+    assert prove_not_separable(mixed, limits=ProofLimits(rational_seconds=1e12)) is None
 
 
 # --- many classes ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize(("intercept", "gated"), [(False, False), (True, True)])
 def test_classes_without_a_part_in_the_proof(intercept: bool, gated: bool) -> None:
     """Two classes conflict; the others have no weight, or hardly any."""
     given = build(random_labels(200, 5), gln(4)) if gated else build(random_labels(90, 20), linear)
@@ -345,14 +332,3 @@ def test_classes_without_a_part_in_the_proof(intercept: bool, gated: bool) -> No
         alpha[n:, 0] = light
         check_proof(problem, prove_not_separable(problem, alpha))
         assert certify(problem, alpha=alpha).lower == np.inf
-
-
-@pytest.mark.slow
-def test_contexts_of_many_classes_are_proven() -> None:
-    """The contexts of a unit sum to 1: with classes, to the same signs for every unit."""
-    given = build(random_labels(400, 6), gln(9))
-    labels: Any = np.arange(400) % 3
-    problem = MarginProblem(given.X, labels, given.gates, given.groups)
-    found = solve(problem, "interior-point", infeasibility_tol=1e-8)
-    assert found.status is Status.NOT_SEPARABLE
-    check_proof(problem, prove_not_separable(problem, found.alpha))

@@ -48,17 +48,16 @@ def check_overlap(problem: MarginProblem, found: Overlap | None) -> None:
     check_proof(problem, Proof(found.rows, alpha, relative_error=found.relative_error))
 
 
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize(("gated", "intercept"), [(False, False), (True, True)])
 def test_noisy_data_overlap(gated: bool, intercept: bool) -> None:
     """Their redundant columns are independent as real numbers, and each counts."""
-    data = build(noisy_table(160, 7, flipped=0.3), gln(2) if gated else linear)
+    data = build(noisy_table(120, 7, flipped=0.3), gln(2) if gated else linear)
     problem = replace(data, intercept=intercept)
     found = found_in(problem)
     check_overlap(problem, found)
     assert found is not None
     weights = found.alpha * problem.feature_norms
-    near = found_in(problem, weights * np.random.default_rng(0).uniform(0.5, 2.0, 160))
+    near = found_in(problem, weights * np.random.default_rng(0).uniform(0.5, 2.0, 120))
     check_overlap(problem, near)
 
 
@@ -79,7 +78,7 @@ def test_some_rows_are_enough() -> None:
 # --- what separates has none -------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(3, 9),
@@ -115,14 +114,14 @@ def test_the_last_bits_of_a_column_may_separate(intercept: bool) -> None:
 
 def test_an_intercept_that_gates_and_inputs_span_is_no_equation_of_its_own() -> None:
     """One gate of two is always on, and the inputs hold a constant: with a column of ones more."""
-    X, y = noisy_table(160, 5, flipped=0.4)
+    X, y = noisy_table(100, 5, flipped=0.4)
     constant = np.column_stack([X, np.full(len(X), 3.0)])
     for inputs in (X, constant):
         problem = replace(build((inputs, y), gln(2)), intercept=True)
         check_overlap(problem, found_in(problem))
 
 
-@pytest.mark.parametrize("offset", [1e4, 1e6, 1.7e9, 1e15])
+@pytest.mark.parametrize("offset", [1e6, 1e15])
 def test_offsets_are_no_overlap(offset: float) -> None:
     """X = [t, 1] with integers t about an offset: w = (1, -offset) separates them exactly."""
     k = np.concatenate([np.arange(-40, 0), np.arange(1, 41)]).astype(float)
@@ -148,11 +147,7 @@ def test_products_that_lose_digits_prove_nothing() -> None:
     assert found_in(problem) is None
 
 
-def test_what_is_too_large_to_be_formed_has_no_proof() -> None:
-    assert found_in(plain(*noisy_table(60, 5, flipped=0.4)), most_entries=5) is None
-
-
-@pytest.mark.parametrize("power", [-150, -100, 100, 150])
+@pytest.mark.parametrize("power", [-150, 100])
 def test_columns_of_any_size_count(power: int) -> None:
     """A column equal to the label separates, whatever its size; a column of noise does not."""
     X, y = noisy_table(60, 5, flipped=0.4)
@@ -162,8 +157,9 @@ def test_columns_of_any_size_count(power: int) -> None:
     assert found_in(max_margin(np.column_stack([X, y * 2.0**power]), y)) is None
 
 
-def test_it_gives_up_when_its_time_is_up() -> None:
-    problem = plain(*noisy_table(300, 5, flipped=0.3))
+def test_limits_of_size_and_time() -> None:
+    problem = plain(*noisy_table(60, 5, flipped=0.4))
+    assert found_in(problem, most_entries=5) is None
     rows = problem.constraints.narrowed()
     with pytest.raises(TimeoutError):
         find_overlap(problem, rows, np.ones(len(rows)), Deadline.after(1e-9))
@@ -173,10 +169,9 @@ def test_it_gives_up_when_its_time_is_up() -> None:
 
 
 @pytest.mark.parametrize("condition", [1.0, 1e3, 1e6])
-@pytest.mark.parametrize("seed", range(3))
-def test_the_norm_of_a_projection_is_bounded(seed: int, condition: float) -> None:
+def test_the_norm_of_a_projection_is_bounded(condition: float) -> None:
     """Against rational numbers, and no more than a little above them."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     W = rng.normal(size=(12, 3)) @ np.diag([1.0, 1.0, 1.0 / condition]) @ rng.normal(size=(3, 3))
     bound = overlap.projection_bound(W)
     factors = nearest_factors(W.tolist(), np.ones(12))

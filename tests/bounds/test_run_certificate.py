@@ -1,43 +1,29 @@
 """Training runs and networks that certify themselves: the optimum, CVXPY's, rational numbers."""
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from cases import clusters as of_clusters
-from implicit_bias import MarginProblem, certify_network, certify_run, max_margin, solve
+from implicit_bias import certify_network, certify_run, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.run_certificate import loss_weights
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.norms import L1, L2, LInf, Norm, Spectral
 from implicit_bias.problem.gating import HyperplaneContexts
-from oracles import check_overlap, cvxpy_optimum, hold
+from oracles import check_overlap, hold
 
 clusters = partial(of_clusters, 30, spread=0.2, seed=0)
 
 
-@pytest.mark.fast("spectral", "linf-intercept")
 @pytest.mark.parametrize(
     ("norm", "intercept", "share", "times"),
-    [
-        (L1(), False, 0.85, 1.05),
-        (L2(), False, 0.95, 1.05),
-        (LInf(), False, 0.75, 1.6),
-        (Spectral(), False, 0.95, 1.05),
-        # Offsets have steps of their own here, so that the bounds stay apart.
-        (L2(), True, 0.8, 1.8),
-        (L1(), True, 0.7, 1.6),
-        (LInf(), True, 0.75, 3.0),
-        (Spectral(), True, 0.85, 1.9),
-    ],
-    ids=[
-        *("l1", "l2", "linf", "spectral"),
-        *("l2-intercept", "l1-intercept", "linf-intercept", "spectral-intercept"),
-    ],
+    # Offsets have steps of their own here, so that the bounds stay apart.
+    [(Spectral(), False, 0.95, 1.05), (LInf(), True, 0.75, 3.0)],
+    ids=["spectral", "linf-intercept"],
 )
 def test_steepest_descent_certifies_itself(
     norm: Norm, intercept: bool, share: float, times: float
@@ -102,53 +88,22 @@ def test_layers_with_offsets_and_own_weights() -> None:
     assert found.lower == same.lower
     assert found.min_margin == same.min_margin
     plain = max_margin(X, y)
-    weights = loss_weights(plain, np.zeros((3, 1, 5)), np.zeros(3))
-    assert (
-        certify_run(plain, np.zeros((3, 5))).lower
-        == certify_run(plain, np.zeros((3, 5)), weights=weights).lower
-    )
+    zero = np.zeros((3, 5))
+    weights = loss_weights(plain, zero[:, None], np.zeros(3))
+    assert certify_run(plain, zero).lower == certify_run(plain, zero, weights=weights).lower
     with pytest.raises(ValueError, match="no intercept"):
         certify_run(plain, layer)
     with pytest.raises(ValueError, match="loss"):
         certify_run(plain, layer.weight, loss="hinge")  # type: ignore[arg-type]
 
 
-def test_gated_models_and_two_classes() -> None:
-    X, y = clusters(k=2)
-    gates = np.random.default_rng(2).random((30, 3))
-    problem = MarginProblem(X, 2.0 * y - 1, gates, np.array([0, 1, 1]), intercept=True)
-    coef = np.random.default_rng(3).normal(size=(3, 5))
-    optimum = solve(problem).certificate
-    found = certify_run(problem, torch.tensor(coef), 0.3, loss="exponential")
-    assert 0 < found.lower <= optimum.upper
+# --- in exact arithmetic -----------------------------------------------------------------------
 
 
-# --- beside CVXPY and in exact arithmetic ---------------------------------------------------------
-
-
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("name", ["l1", "l2", "linf", "spectral", "nuclear"])
-def test_bounds_of_a_run_bracket_the_optimum_of_cvxpy(name: str, intercept: bool) -> None:
-    problem = max_margin(*clusters(), name, intercept=intercept)
-    optimum, coef, b, _ = cvxpy_optimum(problem)
-    smallest = problem.margins(problem.decision(coef), b * intercept).min()
-    attained = problem.norm.value(coef) / smallest
-    rng = np.random.default_rng(0)
-    for scale in (0.0, 1.0, 3.0, 10.0, 100.0):
-        noise = 0.02 * scale**0.5 * rng.normal(size=coef.shape)
-        found = certify_run(problem, scale * coef + noise, scale * b if intercept else None)
-        assert found.lower <= attained * (1 + 1e-9)
-        assert found.upper >= optimum * (1 - 1e-5)
-
-
-@pytest.mark.fast(
-    *("l1-through-0-two-centred", "l1-intercept-three-shifted", "l2-through-0-three-shifted"),
-    *("l2-intercept-two-centred", "linf-through-0-three-centred", "linf-intercept-two-shifted"),
+@pytest.mark.parametrize(
+    ("norm", "intercept", "classes", "offset"),
+    [(L1(), False, 2, 0.0), (L1(), True, 3, 1e3), (L2(), False, 3, 1e3), (LInf(), True, 2, 1e3)],
 )
-@pytest.mark.parametrize("offset", [0.0, 1e3], ids=["centred", "shifted"])
-@pytest.mark.parametrize("classes", [2, 3], ids=["two", "three"])
-@pytest.mark.parametrize("intercept", [False, True], ids=["through-0", "intercept"])
-@pytest.mark.parametrize("norm", [L1(), L2(), LInf()], ids=["l1", "l2", "linf"])
 def test_bounds_of_a_run_in_exact_arithmetic(
     norm: Norm, intercept: bool, classes: int, offset: float
 ) -> None:
@@ -196,21 +151,9 @@ def test_bounds_of_a_network_in_exact_arithmetic(classes: int | None, offset: fl
     assert separating
 
 
-@pytest.mark.parametrize(
-    ("given", "word"),
-    [
-        ({"model": [[np.nan]]}, "NaN"),
-        ({"intercept": [0.0, 5.0]}, "shape"),
-        ({"weights": [-1.0, 1.0]}, "negative"),
-    ],
-)
-def test_nothing_that_a_run_is_given_is_dropped(given: dict[str, Any], word: str) -> None:
-    problem = max_margin([[2.0], [-1.0]], [1, -1], intercept=True)
-    with pytest.raises(ValueError, match=word):
-        certify_run(problem, **{"model": [[1.0]], **given})
-
-
-def test_weights_of_a_run_have_any_scale() -> None:
+def test_weights_of_a_run_have_any_scale_and_no_sign() -> None:
     problem = max_margin([[2.0], [-1.0]], [1, -1], intercept=True)
     found = certify_run(problem, [[1.0]], weights=[1e200, 1e200])
     assert found.lower == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match="negative"):
+        certify_run(problem, [[1.0]], weights=[-1.0, 1.0])

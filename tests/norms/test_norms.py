@@ -53,17 +53,9 @@ def digits() -> object:
 # --- groups of gates -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("groups", "word"),
-    [
-        ([0, 2], "none left out"),
-        ([[0, 1, 2]], "shape"),
-        ([0.5, 0.0, 1.0], "one number"),
-    ],
-)
-def test_groups_that_are_not_one_per_feature_are_refused(groups: Any, word: str) -> None:
-    with pytest.raises(ValueError, match=word):
-        GroupNorm(groups)
+def test_groups_that_are_not_one_per_feature_are_refused() -> None:
+    with pytest.raises(ValueError, match="none left out"):
+        GroupNorm([0, 2])  # type: ignore[arg-type]
 
 
 # --- norms by definition ---------------------------------------------------------------------
@@ -235,8 +227,7 @@ WITHOUT_ATOM = ("own", "schatten1.5", "schatten3.0")
 # Not as sums over groups.
 NO_SUMS = {
     *("lp1.5", "lp3.0", "spectral", "nuclear", "nuclear-per-gate", "layers"),
-    *("largest-l1", "own", "own-with-atom"),
-    *("l1-of-columns", "cubes-of-columns", *(f"schatten{p}" for p in EXPONENTS)),
+    *("largest-l1", "own", "own-with-atom", *(f"schatten{p}" for p in EXPONENTS)),
 }
 
 
@@ -332,7 +323,7 @@ def check(name: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_bounds_are_above_the_exact_norms(name: str) -> None:
     rng = np.random.default_rng(CASES[name].shape)
-    for _ in range(12):
+    for _ in range(8):
         check(name, rng)
 
 
@@ -437,15 +428,13 @@ def test_a_huge_exponent_is_nearly_the_maximum() -> None:
     assert found.upper == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize(
-    "groups", [[[0, 1, 2], [3], [4, 5]], [[0, 1], [2, 3], [4, 5]], ["a", "a", None, "b"], [2, 2, 2]]
-)
+@pytest.mark.parametrize("groups", [[[0, 1, 2], [3], [4, 5]], ["a", "a", None, "b"], [2, 2, 2]])
 def test_groups_that_are_not_one_name_or_number_a_feature_are_refused(groups: Any) -> None:
     """Also lists of the features of each group, and sizes, as celer and skglm take."""
     with pytest.raises(ValueError, match="per feature"):
         as_groups(groups)
 
 
-@pytest.mark.parametrize("groups", [["b", "a", "b"], np.array([1, 0, 1], object), [1.0, 0.0, 1.0]])
+@pytest.mark.parametrize("groups", [["b", "a", "b"], [1.0, 0.0, 1.0]])
 def test_names_and_numbers_of_groups_are_numbered(groups: Any) -> None:
     assert as_groups(groups).tolist() == [1, 0, 1]

@@ -123,13 +123,9 @@ def test_a_norm_of_your_own() -> None:
         norm.atom({}, {}, cvxpy)
 
 
-@pytest.mark.parametrize(
-    ("norm", "error", "word"),
-    [("l7", ValueError, "linf"), (L1, TypeError, "maximiser"), (3, TypeError, "maximiser")],
-)
-def test_no_norm(norm: object, error: type[Exception], word: str) -> None:
-    with pytest.raises(error, match=word):
-        as_parameter_norm(norm)  # type: ignore[arg-type]
+def test_no_norm() -> None:
+    with pytest.raises(TypeError, match="maximiser"):
+        as_parameter_norm(L1)  # type: ignore[arg-type]
 
 
 def test_norms_by_parts() -> None:
@@ -147,8 +143,6 @@ def test_norms_by_parts() -> None:
         check_parts(as_parameter_norm({"body": "l1"}), theta)
     with pytest.raises(ValueError, match="'redout', which is no parameter"):
         check_parts(as_parameter_norm({"redout": "l1", "": "l2"}), theta)
-    with pytest.raises(ValueError, match="0, which is no parameter"):
-        check_parts(as_parameter_norm({0: "l1", "": "l2"}), theta)  # type: ignore[dict-item]
     with pytest.raises(ValueError, match="norm of 'body'"):
         as_parameter_norm({"body": "l7"})
     with pytest.raises(ValueError, match="'redout'"):

@@ -6,7 +6,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from implicit_bias import MarginProblem, Status, attention_margin, solve
+from implicit_bias import Status, attention_margin, solve
 from implicit_bias.base.rounding import Enclosure
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import Nuclear, SumOverGroups
@@ -81,24 +81,12 @@ def test_bounds_of_an_enclosure_are_those_of_the_matrix() -> None:
 
 def test_a_finite_C_is_passed_on() -> None:  # noqa: N802 - as it is called
     problem = attention_margin(TOKENS, QUERY, BEST, C=0.01)
-    assert isinstance(problem, MarginProblem)
     assert solve(problem).alpha.max() <= 0.01 * (1 + 1e-9)
-
-
-def test_equal_tokens_cannot_be_told_apart() -> None:
-    tokens = TOKENS.copy()
-    tokens[2, 0] = tokens[2, BEST[2]]
-    assert solve(attention_margin(tokens, QUERY, BEST)).status is Status.NOT_SEPARABLE
 
 
 @pytest.mark.parametrize(
     ("tokens", "query", "best", "word"),
-    [
-        (TOKENS[:, :1], QUERY, BEST, "at least two"),
-        (TOKENS, QUERY[:3], BEST, "one query"),
-        (TOKENS, QUERY, BEST[:3], "one token"),
-        (TOKENS, QUERY, BEST + 1, "from 0 to 3"),
-    ],
+    [(TOKENS[:, :1], QUERY, BEST, "at least two"), (TOKENS, QUERY, BEST + 1, "from 0 to 3")],
 )
 def test_bad_input_is_named(tokens: Array, query: Array, best: Any, word: str) -> None:
     with pytest.raises(ValueError, match=word):

@@ -67,8 +67,7 @@ def test_a_proof_is_sought_before_balancing_leaves_nothing() -> None:
     assert certify(problem, alpha=np.array([1.0, 1.0, 1e-310])).lower == np.inf
 
 
-@pytest.mark.parametrize("C", [np.inf, 0.3])
-@pytest.mark.parametrize("noise", [1e-16, 1e-12, 1e-6])
+@pytest.mark.parametrize(("noise", "C"), [(1e-16, 0.3), (1e-12, np.inf), (1e-6, 0.3)])
 def test_certify_balances_what_another_solver_found(noise: float, C: float) -> None:
     problem = with_intercept(C=C)
     best = solve(problem, tol=1e-10)
@@ -155,7 +154,7 @@ def test_the_best_offset_of_a_soft_margin(scale: float) -> None:
     assert (graded.coef / coef)[0, 0] == pytest.approx(best.x[0], rel=0.1)
 
 
-def test_subsets_and_gates_keep_the_intercept() -> None:
+def test_a_subset_of_one_class_has_no_intercept() -> None:
     problem = replace(build(cloud(), gln(2)), intercept=True)
     assert problem.subset(np.arange(4)).intercept
     with pytest.raises(ValueError, match="both classes"):
@@ -163,8 +162,6 @@ def test_subsets_and_gates_keep_the_intercept() -> None:
 
 
 def test_errors_of_intercepts() -> None:
-    with pytest.raises(ValueError, match="no intercept"):
-        certify(build(cloud(), linear), np.ones((1, 6)), intercept=1.0)
     with pytest.raises(ValueError, match="coef"):
         certify(with_intercept(), alpha=np.ones(30), intercept=1.0)
     with pytest.raises(ValueError, match="finite"):

@@ -56,13 +56,10 @@ def test_products_against_loops(problem: MarginProblem) -> None:
     close(problem.group_norms(coef), oracles.loop_group_norms(problem, coef))
 
 
-@pytest.mark.fast(
-    *("gln", "gln-four-contexts", "gated-relu", "sigmoid-gates", "shallow-gln", "linear"),
-    *("dense-gates", "sparse-gates", "one-group", "one-column-a-group", "dead-group", "svm-l2"),
-    *("svm-l2-four-contexts", "rank-deficient-x", "one-class", "scaled-down", "scaled-up"),
-)
-def test_gram_against_loops(problem: MarginProblem) -> None:
+@pytest.mark.parametrize("name", ["gln", "sigmoid-gates", "sparse-gates", "dead-group", "svm-l2"])
+def test_gram_against_loops(name: str) -> None:
     """Q_g[n, m] = y_n y_m <x_n, x_m> z_g(n)' z_g(m)."""
+    problem = separable(name)
     Z = dense(problem.gates)
     total = np.zeros(problem.n_samples)
     for g, columns in enumerate(oracles.loop_groups(problem)):
@@ -125,7 +122,7 @@ def test_structure_builds_problems() -> None:
 
 # --- the exact norm of SVM-L2 ----------------------------------------------------------------
 
-L2_SIZES = [(1, 2), (2, 2), (3, 2), (5, 2), (2, 4), (3, 4), (2, 1), (2, 8)]
+L2_SIZES = [(1, 2), (3, 2), (3, 4), (2, 1)]
 
 
 @pytest.mark.parametrize(("n_units", "n_contexts"), L2_SIZES)
@@ -142,7 +139,7 @@ def test_l2_norm_is_that_of_all_joint_contexts(n_units: int, n_contexts: int) ->
     assert scale * np.linalg.norm(u) == pytest.approx(np.sqrt(square), rel=1e-9)
 
 
-@pytest.mark.parametrize(("n_units", "n_hyperplanes"), [(2, 1), (3, 1), (2, 2)])
+@pytest.mark.parametrize(("n_units", "n_hyperplanes"), [(3, 1), (2, 2)])
 def test_svm_l2_is_the_svm_over_all_joint_contexts(n_units: int, n_hyperplanes: int) -> None:
     """Minimum ||beta||_2 over additive beta, by Clarabel on all C^H contexts, one by one."""
     X, y = cloud(24, 3)
@@ -172,20 +169,15 @@ NAN = np.where(np.arange(18).reshape(6, 3) == 7, np.nan, 1.0)
 BAD: list[tuple[str, str, Any]] = [
     ("X", "NaN", NAN),
     ("X", "constant", 1e160 * X),
-    ("X", "constant", 1e-200 * X),
     ("X", "no features", np.ones((6, 0))),
     ("y", "5 labels", Y[:5]),
     ("y", "labels must be", (Y > 0).astype(float)),
-    ("gates", "NaN", sp.csr_array(NAN)),
     ("gates", "6, got 4", np.ones((4, 3))),
     ("gates", "max_margin", None),
-    ("groups", "missing", None),
     ("groups", "shape", np.array([0, 1])),
     ("C", "in .0, inf", 0.0),
-    ("C", "in .0, inf", np.append(np.ones(5), 0.0)),
     ("C", "between", 1e308),
     ("C", "inf for some", np.append(np.ones(5), np.inf)),
-    ("C", "shape", np.ones(5)),
     ("intercept", "True or False", 1),
 ]
 
@@ -194,12 +186,6 @@ BAD: list[tuple[str, str, Any]] = [
 def test_bad_input_is_refused(name: str, word: str, value: Any) -> None:
     with pytest.raises(ValueError, match=word):
         MarginProblem(**{**GOOD, name: value})
-
-
-def test_numbers_of_any_kind_are_taken() -> None:
-    numbers: list[Any] = [np.float32(2), 2, np.full(6, 2.0)]
-    for C in numbers:
-        assert MarginProblem(**GOOD, C=C).C == 2
 
 
 def test_sparse_gates_may_be_repeated_and_read_only() -> None:
@@ -222,10 +208,12 @@ def test_one_group_is_one_problem_by_any_name() -> None:
     assert named.group_norms(coef).sum() == pytest.approx(np.linalg.norm(coef), rel=1e-12)
 
 
-def test_good_input_is_good() -> None:
-    problem = MarginProblem(**GOOD)
+def test_input_of_other_types_is_taken() -> None:
+    gates = np.ones((6, 1), bool)
+    problem = MarginProblem(X.tolist(), Y.astype(int), gates, [0], C=np.float32(2))  # type: ignore[arg-type]
     assert problem.X.dtype == problem.y.dtype == np.float64
-    assert MarginProblem(X.tolist(), Y.astype(int), np.ones((6, 1), bool), [0]).n_groups == 1  # type: ignore[arg-type]
+    assert problem.n_groups == 1
+    assert problem.C == 2
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -252,13 +240,6 @@ def test_labels_and_groups_may_be_tensors() -> None:
     assert solve(max_margin(X, Y, groups=groups, C=1.0)).certificate.upper > 0
 
 
-def test_arrays_that_nobody_can_change_are_shared() -> None:
-    problem = MarginProblem(**GOOD)
-    again = replace(problem, C=1.0)
-    assert again.X is problem.X
-    assert np.shares_memory(again.gates, problem.gates)
-
-
 @pytest.mark.parametrize("stored", [np.asarray, sp.csr_array])
 def test_copies_cannot_be_written_and_know_nothing_of_before(stored: Any) -> None:
     X, y = cloud(20, 3, shift=3.0)
@@ -281,7 +262,6 @@ def test_groups_of_floats_and_none_beside_another_norm() -> None:
     X, y, gates = np.eye(4), np.array([1.0, -1.0, 1.0, -1.0]), np.ones((4, 3))
     whole = MarginProblem(X, y, gates, groups=np.array([0.0, 0.0, 1.0]))
     assert whole.groups.tolist() == [0, 0, 1]
-    assert all(part in repr(whole) for part in ("N=4", "D=4", "M=3", "2 groups"))
     bare = solve(MarginProblem(X, y, gates, norm=L1()))
     grouped = solve(MarginProblem(X, y, gates, whole.groups, norm=L1()))
     assert bare.certificate.upper == pytest.approx(grouped.certificate.upper)

@@ -41,7 +41,7 @@ def test_losses_of_many_classes() -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 50.0])
+@pytest.mark.parametrize("scale", [1e-3, 50.0])
 def test_log_loss_of_many_classes_with_many_digits(loss: str, scale: float) -> None:
     outputs = scale * OUTPUTS
     found = LOSSES[loss].log_loss(soft_margins(outputs, LABELS)).tolist()

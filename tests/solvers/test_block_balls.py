@@ -13,7 +13,7 @@ from implicit_bias.norms.blocks import Block, OverBlocks
 from implicit_bias.solvers.base import Tolerances
 from implicit_bias.solvers.block_balls import BlockBalls, EntryBall, SingularBall
 
-SHAPES = [(3, 5), (5, 3), (4, 4), (1, 6), (6, 1)]
+SHAPES = [(3, 5), (5, 3), (1, 6)]
 
 
 def definite(order: int) -> Tensor:
@@ -114,17 +114,7 @@ def test_out_of_time_there_are_bounds_or_none() -> None:
     assert 0 < found.certificate.lower <= found.certificate.upper
 
 
-@pytest.mark.parametrize(
-    "norm",
-    [
-        LInf(),
-        OverBlocks(BLOCKS, L1()),
-        OverBlocks((Block(Nuclear(), (2, 5)),), LInf()),
-        OverBlocks((Block(Spectral(), (2, 600)),), LInf()),
-    ],
-    ids=["no blocks", "a sum", "nuclear", "large"],
-)
-def test_other_norms_are_refused(norm: LInf | OverBlocks) -> None:
-    width = 1200 if isinstance(norm, OverBlocks) and norm.blocks[0].size == 1200 else 10
-    with pytest.raises(UnsuitableError, match="blocks"):
-        BlockBalls().run(max_margin(np.ones((2, width)), [1, 1], norm))
+def test_other_norms_are_refused() -> None:
+    for norm in (LInf(), OverBlocks(BLOCKS, L1()), OverBlocks((Block(Nuclear(), (2, 5)),), LInf())):
+        with pytest.raises(UnsuitableError, match="blocks"):
+            BlockBalls().run(max_margin(np.ones((2, 10)), [1, 1], norm))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import cases
 from implicit_bias.base.validation import Array
-from implicit_bias.solvers.cones import EntryCone, NuclearCone, SpectralCone, class_cone
+from implicit_bias.solvers.cones import EntryCone, NuclearCone, SpectralCone
 from implicit_bias.solvers.cones.cone import ConePoint
 from implicit_bias.solvers.cones.matrices import (
     cholesky,
@@ -42,74 +42,9 @@ def positive(n: int, seed: int) -> Tensor:
     return A @ A.T + 0.1 * torch.eye(n)
 
 
-def features_of(cone: Any) -> Tensor:
-    """Phi, (P, r F)."""
-    units = torch.eye(cone.scaled.n_rows).double()
-    return torch.stack([cone.dual_vectors(unit).reshape(-1) for unit in units])
-
-
-def at_a_point(name: str) -> tuple[Any, Tensor]:
-    """Return a cone, scaled at a point inside of it, and K, column by column."""
-    cone = cone_of(name, "rows")
-    V = cone.dual_vectors(torch.rand(cone.scaled.n_rows).double())
-    point: Any = cone.inner_point(0.5 * V / cone.dual_norm(V), 3.0)
-    if point.R.ndim == 2:
-        blocks = getattr(cone, "blocks", [slice(None)])
-        for block in blocks:
-            point.R[block, block] = positive(len(point.R[block]), seed=3)
-    cone.update(point, V)
-    cone.scale()
-    units = torch.eye(V.numel()).double().reshape(-1, *V.shape)
-    return cone, torch.stack([cone.times_K(unit).reshape(-1) for unit in units], 1)
-
-
 def agree(found: Tensor | Array, expected: Tensor | Array) -> None:
     size = float(np.abs(np.asarray(expected)).max())
     np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=0, atol=1e-11 * size)
-
-
-# --- Newton systems ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["nuclear", "nuclear-intercept", "pergate-soft"])
-def test_rows_see_K_of_a_nuclear_norm(name: str) -> None:
-    cone, K = at_a_point(name)
-    Phi = features_of(cone)
-    matrix, border, slack = cone.row_matrix()
-    agree((matrix + (border / slack) @ border.T).triu(), (Phi @ K @ Phi.T).triu())
-
-
-@pytest.mark.parametrize("name", ["spectral", "spectral-soft", *ENTRIES])
-def test_rows_see_the_inverse_of_K_where_the_radius_is_free(name: str) -> None:
-    cone, K = at_a_point(name)
-    Phi = features_of(cone)
-    matrix, border, slack = cone.row_matrix()
-    inverse = torch.linalg.inv(K)
-    agree(matrix.triu(), (Phi @ inverse @ Phi.T).triu())
-    k_t = cone.split_by_radius(cone.k_t).flatten(1)
-    Y = cone.split_by_radius(cone.Y).flatten(1)
-    agree(border, Phi @ (k_t @ inverse + Y).T)
-    np.testing.assert_allclose(slack, cone.k_tt - (k_t @ inverse @ k_t.T).diagonal(), rtol=1e-7)
-    whole = cone.matrix_K()
-    agree(whole if whole.ndim == 2 else whole.diag(), K)
-    U = drawn(*cone.shape)
-    agree(cone.solve_K(cone.times_K(U)), U)
-
-
-@pytest.mark.parametrize("name", ["nuclear", "pergate-soft"])
-def test_unknowns_of_a_nuclear_norm_are_of_an_orthonormal_basis(name: str) -> None:
-    """K U = R U + sum of 2 size_i size_j <E_ij W, U> E_ij W."""
-    cone, K = at_a_point(name)
-    matrix, _ = cone.feature_matrix()
-    E = cone.E.flatten(1)
-    agree(E @ E.T, torch.eye(len(E)))
-    agree(cone.E, cone.E.mT)
-    EW = (cone.E @ cone.point.W).flatten(1)
-    units = torch.eye(len(K)).double().reshape(-1, *cone.point.W.shape)
-    of_R = (cone.point.R @ units).flatten(1).T
-    inside = cone.stacked(torch.ones(cone.shape).double()).flatten() != 0.0
-    found = of_R + EW.T @ (EW / matrix.corner[:, None])
-    agree(found[inside][:, inside], K[inside][:, inside])
 
 
 # --- points --------------------------------------------------------------------------------------
@@ -231,8 +166,3 @@ def test_a_matrix_that_rounding_made_indefinite_is_factored_with_a_ridge() -> No
     np.testing.assert_allclose(L @ L.T, indefinite, atol=1e-11)
     with pytest.raises(Breakdown):
         factor(lambda: -torch.eye(3).double())
-
-
-def test_norms_have_their_cones() -> None:
-    for name, kind in (("l3", EntryCone), ("spectral", SpectralCone), ("pergate", NuclearCone)):
-        assert class_cone(cases.separable(name)) is kind

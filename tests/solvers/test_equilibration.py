@@ -27,8 +27,6 @@ PROBLEMS: dict[str, Callable[[], MarginProblem]] = {
     "intercept": lambda: years(intercept=True, constant=False),
     "constant": lambda: years(intercept=False, constant=True),
     "both": lambda: years(intercept=True, constant=True, C=0.3),
-    "neither": lambda: years(intercept=False, constant=False),
-    "gates": lambda: cases.separable("gln"),
     "gates-intercept": lambda: replace(cases.separable("sparse-gates"), intercept=True),
     "constant-gate": lambda: replace(
         years(intercept=True, constant=False), gates=np.full((40, 1), -3.0)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 from sklearn.datasets import load_breast_cancer
 
@@ -13,7 +12,6 @@ from implicit_bias import MarginProblem, Solution, Status, certify, max_margin, 
 from implicit_bias.base.validation import Array
 from implicit_bias.solvers import Tolerances
 from implicit_bias.solvers.base import Candidate
-from implicit_bias.solvers.choice import count_features
 from implicit_bias.solvers.feature_space import (
     Embedding,
     EmbeddingNewton,
@@ -37,27 +35,17 @@ def assert_optimal(problem: MarginProblem, gap: float = cases.GAP_LIMIT) -> Solu
     return found
 
 
-@pytest.mark.parametrize("name", ["dead-group", "sparse-gates", "svm-l2"])
-def test_features_are_those_of_used_gates(name: str) -> None:
-    problem = cases.separable(name)
-    used = np.abs(sp.csr_array(problem.gates)).sum(axis=0) > 0
-    # `cloud` has one constant input, which stays one feature.
-    assert count_features(problem) == np.count_nonzero(used) * problem.X.shape[1]
-
-
-@pytest.mark.parametrize("C", [1e-3, 1.0])
-def test_silent_samples_cost_C_each(C: float) -> None:
+def test_silent_samples_cost_C_each() -> None:
     X, y = cases.cloud(40, 4, shift=4.0)
     X[:3] = 0.0
-    found = assert_optimal(cases.plain(X, y, C))
-    np.testing.assert_allclose(found.alpha[:3], C, rtol=1e-6)
+    found = assert_optimal(cases.plain(X, y, 1e-3))
+    np.testing.assert_allclose(found.alpha[:3], 1e-3, rtol=1e-6)
 
 
 # --- intercepts ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shift", [1e2, 1e5])
-@pytest.mark.parametrize("name", ["linear-n-greater-d", "soft-linear"])
+@pytest.mark.parametrize(("name", "shift"), [("linear-n-greater-d", 1e5), ("soft-linear", 1e2)])
 def test_an_intercept_absorbs_offsets(name: str, shift: float) -> None:
     problem = replace(cases.separable(name), intercept=True)
     moved = run(replace(problem, X=problem.X + shift))
@@ -66,8 +54,7 @@ def test_an_intercept_absorbs_offsets(name: str, shift: float) -> None:
     assert moved.history[-1].upper == pytest.approx(still.history[-1].upper, rel=1e-6)
 
 
-@pytest.mark.parametrize("gate", [2.0, -3.0])
-@pytest.mark.parametrize("name", ["linear-n-greater-d", "soft-linear"])
+@pytest.mark.parametrize(("name", "gate"), [("linear-n-greater-d", 2.0), ("soft-linear", -3.0)])
 def test_an_intercept_absorbs_offsets_behind_a_constant_gate(name: str, gate: float) -> None:
     problem = cases.separable(name)
     still = replace(problem, gates=np.full((problem.n_samples, 1), gate), intercept=True)
@@ -79,26 +66,24 @@ def test_an_intercept_absorbs_offsets_behind_a_constant_gate(name: str, gate: fl
 # --- ill-conditioned data --------------------------------------------------------------------
 
 
-@pytest.mark.fast("inf-raw", "inf-with-constant", "0.0001-with-constant")
 @pytest.mark.parametrize("constant", [False, True], ids=["raw", "with-constant"])
-@pytest.mark.parametrize("C", [np.inf, 1e-4, 1.0, 1e4])
-def test_raw_breast_cancer(C: float, constant: bool) -> None:
+def test_raw_breast_cancer(constant: bool) -> None:
     data = load_breast_cancer()
     X = np.column_stack([data.data, np.ones(len(data.data))]) if constant else data.data
-    certificate = assert_optimal(cases.plain(X, 2.0 * data.target - 1.0, C), 1e-6).certificate
-    if np.isinf(C):
-        assert certificate.lower <= 24706.2436
-        assert constant or certificate.upper >= 24706.2407
-        assert not constant or certificate.upper < 24706.2436
+    y = 2.0 * data.target - 1.0
+    certificate = assert_optimal(cases.plain(X, y), 1e-6).certificate
+    assert certificate.lower <= 24706.2436
+    if constant:
+        assert certificate.upper < 24706.2436
+        assert_optimal(cases.plain(X, y, 1e-4), 1e-6)
+    else:
+        assert certificate.upper >= 24706.2407
 
 
-@pytest.mark.fast("1e4-0", "1e6-0", "1e8-0")
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("exponent", range(4, 9), ids="1e{}".format)
-def test_offsets(exponent: int, seed: int) -> None:
+@pytest.mark.parametrize("offset", [1e4, 1e6, 1e8])
+def test_offsets(offset: float) -> None:
     """Primal right to 1e-9, up to the rounding of the data's products: margins of 1 from 1e8."""
-    rng = np.random.default_rng(seed)
-    offset = 10.0**exponent
+    rng = np.random.default_rng(0)
     y = np.where(np.arange(30) % 2, 1.0, -1.0)
     t = np.round(offset + y * rng.uniform(5, 95, 30))
     above = t[y > 0].min()
@@ -111,15 +96,13 @@ def test_offsets(exponent: int, seed: int) -> None:
     assert upper == pytest.approx(exact, rel=1e-9 + rounding)
 
 
-@pytest.mark.parametrize("factor", [1e5, 1e8])
-def test_inseparable_data_with_a_large_C(factor: float) -> None:
+def test_inseparable_data_with_a_large_C() -> None:
     X, y = cases.cloud(60, 3)
     problem = cases.plain(X, y)
-    assert_optimal(cases.plain(X, y, factor / problem.scale), 1e-6)
+    assert_optimal(cases.plain(X, y, 1e8 / problem.scale), 1e-6)
 
 
-@pytest.mark.fast("samples-0", "features-0", "groups-0")
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("what", "decades"),
     [("samples", 12), ("features", 6), ("groups", 6)],
@@ -165,23 +148,19 @@ def blobs(n: int, d: int, *, flipped: float = 0.0) -> tuple[Array, Array]:
     return X, np.sign(f) * np.where(rng.random(len(f)) < flipped, -1.0, 1.0)
 
 
-def test_two_features_and_a_small_C() -> None:
-    X, y = blobs(5000, 2, flipped=0.1)
-    assert_optimal(cases.plain(X, y, 2.8e-4), 1e-6)
-
-
-@pytest.mark.fast("hard-1e4", "soft-1e4")
-@pytest.mark.parametrize("n", [10_000, 100_000, 1_000_000], ids=["1e4", "1e5", "1e6"])
+@pytest.mark.parametrize(
+    "n", [5_000, pytest.param(1_000_000, marks=pytest.mark.slow)], ids=["5e3", "1e6"]
+)
 @pytest.mark.parametrize("C", [np.inf, 1.0], ids=["hard", "soft"])
 def test_many_samples(C: float, n: int) -> None:
     X, y = blobs(n, 20, flipped=0.0 if np.isinf(C) else 0.05)
     assert_optimal(cases.plain(X, y, C), 1e-6)
 
 
-@pytest.mark.fast("0.01-l2-1e-10", "0.1-nuclear-1e-10", "1.0-spectral-1e-08")
-@pytest.mark.parametrize(("norm", "gap"), [("l2", 1e-10), ("nuclear", 1e-10), ("spectral", 1e-8)])
-@pytest.mark.parametrize("C", [0.01, 0.1, 1.0])
-def test_soft_margins_of_many_classes_keep_their_digits(C: float, norm: str, gap: float) -> None:
+@pytest.mark.parametrize(
+    ("norm", "gap", "C"), [("l2", 1e-10, 0.01), ("nuclear", 1e-10, 0.1), ("spectral", 1e-8, 1.0)]
+)
+def test_soft_margins_of_many_classes_keep_their_digits(norm: str, gap: float, C: float) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 10))
     matrix = rng.normal(size=(10, 5))

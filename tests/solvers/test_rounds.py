@@ -1,7 +1,6 @@
 """Working sets: what leaves them, what joins them, and when the rounds end."""
 
 import numpy as np
-import pytest
 
 from implicit_bias import max_margin
 from implicit_bias.bounds.certificate import Status
@@ -66,18 +65,6 @@ def test_violators_are_outside_of_the_working_set_and_margins_stay_as_they_are()
     assert rounds.violators(5).tolist() == [1, 2]
     assert rounds.violators(1).tolist() == [1]
     np.testing.assert_allclose(rounds.margins, [0.3, 0.6, 0.9, 1.2])
-
-
-def test_the_best_bounds_are_kept_with_what_attains_them() -> None:
-    rounds = Alternating()
-    assert rounds.gap == np.inf
-    for lower, upper in ((1.0, 5.0), (2.0, 3.0), (1.5, 4.0)):
-        rounds.improve_lower(lower, np.full(3, lower))
-        rounds.improve_upper(upper, np.full((1, 1), upper), 0.0)
-    assert (rounds.lower, rounds.upper) == (2.0, 3.0)
-    assert rounds.gap == pytest.approx(0.5)
-    best = rounds.answer()
-    assert (best.alpha[0], best.coef[0, 0]) == (2.0, 3.0)
 
 
 def test_clear_rows_are_beyond_the_margin_with_little_weight() -> None:

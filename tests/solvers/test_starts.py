@@ -11,23 +11,19 @@ from implicit_bias.solvers.base import Start
 from oracles import check_signs
 
 
-@pytest.mark.fast(
-    *("gln-0.0", "gln-0.01", "sparse-gates-0.01", "linear-0.0", "svm-l2-0.01"),
-    *("soft-not-separable-0.01", "soft-large-c-0.0"),
-)
-@pytest.mark.parametrize("noise", [0.0, 0.01])
-@pytest.mark.parametrize("name", cases.SEPARABLE)
-def test_from_the_solution_with_other_inputs(name: str, noise: float) -> None:
-    """With noise on the inputs, each of its own size; without any from its own solution."""
+@pytest.mark.fast("sparse-gates", "svm-l2", "soft-not-separable")
+@pytest.mark.parametrize("name", cases.HANDFUL)
+def test_from_the_solution_with_other_inputs(name: str) -> None:
+    """With noise on the inputs, each of its own size."""
     problem = cases.separable(name)
-    factors = 1 + noise * np.random.default_rng(4).normal(size=problem.X.shape)
+    factors = 1 + 0.01 * np.random.default_rng(4).normal(size=problem.X.shape)
     start = solve(replace(problem, X=problem.X * factors), tol=cases.SOLVE_TOL)
     found = solve(problem, tol=cases.GAP_LIMIT, start=start)
     assert found.status is Status.OPTIMAL
     assert found.certificate.upper == pytest.approx(cases.best(name).certificate.upper, rel=1e-7)
 
 
-@pytest.mark.parametrize("solver", ["auto", "interior-point", "working-set"])
+@pytest.mark.parametrize("solver", ["auto", "working-set"])
 def test_growing_data_start_from_the_smaller_solution(solver: str) -> None:
     problem = cases.separable("linear-n-greater-d+intercept")
     first = solve(problem.subset(np.arange(50)))
@@ -46,7 +42,7 @@ def start_of(problem: MarginProblem, alpha: float, scale: float) -> Start:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", ["auto", "interior-point", "working-set"])
+@pytest.mark.parametrize("solver", ["interior-point", "working-set"])
 @pytest.mark.parametrize(("alpha", "scale"), [(0, 0), (0, 1), (1, 0), (1e9, 1e-9), (1, 1e300)])
 @pytest.mark.parametrize("name", ["sparse-gates", "soft-not-separable"])
 def test_a_senseless_start_does_no_harm(name: str, alpha: float, scale: float, solver: str) -> None:
@@ -63,8 +59,7 @@ def test_a_start_whose_bounds_are_far_apart_is_not_used() -> None:
     np.testing.assert_array_equal(found.coef, cold.coef)
 
 
-@pytest.mark.fast("gln", "sparse-gates", "svm-l2")
-@pytest.mark.parametrize("name", cases.HARD)
+@pytest.mark.parametrize("name", ["sparse-gates", "svm-l2"])
 def test_data_that_are_not_separable_are_proven_so(name: str) -> None:
     found = solve(cases.twin(name), start=cases.best(name))
     assert found.status is Status.NOT_SEPARABLE

@@ -59,8 +59,7 @@ def test_what_few_rows_do_not_prove_more_may(monkeypatch: pytest.MonkeyPatch) ->
     assert supports[1] <= 40
 
 
-@pytest.mark.parametrize("first_size", [1, 2])
-@pytest.mark.parametrize("norm", ["l2", "linf"])
+@pytest.mark.parametrize(("norm", "first_size"), [("l2", 1), ("linf", 2)])
 def test_a_first_working_set_of_one_class_has_bounds(norm: str, first_size: int) -> None:
     """Copies of one sample are all that is near the margin of the Euclidean norm."""
     X = np.array([[1.0, 0.1], [1.0, 0.1], [1.0, 0.1], [1.0, 0.1], [-1.0, 0.2], [-1.5, 0.3]])
