@@ -33,16 +33,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.base.rounding import Enclosure, ldexp_up
+from implicit_bias.base.rounding import Enclosure
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.gordan import Proof, prove_not_separable
-from implicit_bias.bounds.lower import (
-    DualPoint,
-    checked_alpha,
-    dual_norms,
-    precise_dual_norms,
-)
-from implicit_bias.bounds.rounding import unit_weights
+from implicit_bias.bounds.lower import DualPoint, checked_alpha
 from implicit_bias.bounds.status import Certificate, Status, relative_gap
 from implicit_bias.bounds.upper import (
     PrimalPoint,
@@ -208,25 +202,6 @@ def _certificate(
         lower = math.inf  # no coefficients are feasible: the optimum is infinite
     gap = relative_gap(lower, upper)
     return Certificate(lower, upper, gap, min_margin, norms), proof
-
-
-def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
-    """Upper bounds on ||sum_n weights_n z(x_n) (x) x_n||_g, shape (G,), of weights of any sign.
-
-    The bounds include all rounding, like those of `certify`.
-    """
-    if not weights.any():
-        return np.zeros(problem.n_groups)
-    # Times a power of two, so that the products are about 1.
-    size = np.abs(weights)
-    scaled = unit_weights(size, problem.feature_norms)  # size over 2^exponent
-    exponent = int(np.frexp(size.max())[1] - np.frexp(scaled.max())[1])
-    signed = np.copysign(scaled, weights)[:, None]
-    norms = dual_norms(problem, signed)
-    # As in `certify`, more digits where rounding costs too much.
-    if (norms.radius > REFINE * norms.value).any():
-        norms = precise_dual_norms(problem, signed, np.zeros_like(signed))
-    return ldexp_up(norms.magnitude, exponent)
 
 
 def margin_enclosures(problem: MarginProblem, coef: Array, offsets: float | Array) -> Enclosure:
