@@ -36,7 +36,7 @@ from implicit_bias.bounds.rounding import (
     unit_weights,
 )
 from implicit_bias.norms import GroupNorm, Norm
-from implicit_bias.problem import Features, MarginProblem, are_few
+from implicit_bias.problem import Features, MarginProblem, sparse_is_faster
 
 # A scale that differs from 1 by less is a solver's rounding: its dual variables are not rescaled.
 NEAR = 1e-11
@@ -296,7 +296,7 @@ def dual_norms(problem: HasFeatures, weights: Array, roundings: int = 0) -> Encl
     radii = []
     for column in columns:
         rows = dual_vector_norms(
-            gates, features.X, features.input_norms, column, are_few(gates), roundings
+            gates, features.X, features.input_norms, column, sparse_is_faster(gates), roundings
         )
         values.append(rows.value)
         radii.append(rows.radius)

@@ -44,9 +44,12 @@ BLOCK = 512
 def unit_weights(alpha: Array, norms: Array) -> Array:
     """Return alpha times a power of two such that the largest alpha_n norms_n is about 1."""
     # A sample without features counts with the norm 2^-900: where it alone has weight, its alpha
-    # stays finite. The power of two does not matter where there is no weight.
-    sizes = np.where(norms > 0, np.frexp(alpha)[1] + np.frexp(norms)[1], np.frexp(alpha)[1] - 900)
-    return np.asarray(np.ldexp(alpha, -int(sizes[alpha > 0].max(initial=-5000))))
+    # stays finite.
+    norm_exponents = np.where(norms > 0, np.frexp(norms)[1], -900)
+    exponents = np.frexp(alpha)[1] + norm_exponents
+    # Where all weights are 0 any power of two does.
+    largest = int(exponents[alpha > 0].max(initial=-5000))
+    return np.asarray(np.ldexp(alpha, -largest))
 
 
 # --- in plain float64 ------------------------------------------------------------------------
@@ -55,32 +58,34 @@ def unit_weights(alpha: Array, norms: Array) -> Array:
 def dual_vector_norms(
     gates: Array | sp.csr_array,
     X: Array,
-    sizes: Array,
+    input_norms: Array,
     weights: Array,
-    few: bool,
+    sparse_product: bool,
     roundings: int = 0,
 ) -> Enclosure:
     """||V_m||, shape (M,): the norms of the rows of V, and what rounding may add to each row.
 
-    ``sizes``: the norms of the inputs, (N,). ``few``: few gates are not 0, so that a sparse product
-    is taken. ``roundings``: so many are in the weights already.
+    ``input_norms`` are those of the samples, (N,). ``sparse_product``: whether the gates are
+    multiplied as a sparse matrix. Each of the weights was rounded ``roundings`` times before.
     """
     active = np.flatnonzero(weights)
     V = np.zeros((gates.shape[1], X.shape[1]))
     size = np.zeros(gates.shape[1])  # sum_n |weights_n z_nm| ||x_n||
     if len(active) == 0:
         return Enclosure(size, size)
-    step = len(active) if few else BLOCK
+    step = BLOCK
+    if sparse_product:
+        step = len(active)
     for start in range(0, len(active), step):
         rows = active[start : start + step]
         Z = _some(gates, rows)
-        if not few:
+        if not sparse_product:
             Z = dense(Z)
         w = weights[rows]
-        size += np.asarray(np.abs(Z).T @ (np.abs(w) * sizes[rows]))
+        size += np.asarray(np.abs(Z).T @ (np.abs(w) * input_norms[rows]))
         V += np.asarray(Z.T @ (_some(X, rows) * w[:, None]))
     # Terms of the longest sum, for the k of gamma_k.
-    if few:  # a sparse product adds the gates of a column that are not 0, one after the other
+    if sparse_product:  # it adds the gates of a column that are not 0, one after the other
         used = sp.csr_array(gates)[active]
         terms = int(np.bincount(used.indices, minlength=1).max(initial=0))
     else:
@@ -95,7 +100,7 @@ def dual_vectors(
 ) -> Enclosure:
     """V (M, D), and what rounding may add to each entry: gamma times |Z|' (|w| |X|).
 
-    ``roundings``: so many are in the weights already.
+    Each of the weights was rounded ``roundings`` times before.
     """
     V = np.zeros((gates.shape[1], X.shape[1]))
     size = np.zeros_like(V)
@@ -110,10 +115,10 @@ def dual_vectors(
     return Enclosure(V, SAFETY * gamma(terms) * size + UNDERFLOW * (len(active) > 0))
 
 
-def predictions(gates: Array | sp.csr_array, sizes: Array, coef: Array, values: Array) -> Enclosure:
-    """Scores f (N,): ``values`` as they were computed in float64, with a bound on their errors.
+def score_errors(gates: Array | sp.csr_array, input_norms: Array, coef: Array) -> Array:
+    """Bounds, (N,), on the rounding errors of scores f that were computed in float64.
 
-    ``sizes``: the norms of the inputs, (N,).
+    ``input_norms`` are those of the samples, (N,).
     """
     sparse = sp.issparse(gates)
     # Terms of each sample; products with 0 are exact.
@@ -126,9 +131,10 @@ def predictions(gates: Array | sp.csr_array, sizes: Array, coef: Array, values: 
     if sparse:
         size = np.asarray(abs(sp.csr_array(gates)) @ reach)
     else:
-        starts = range(0, len(sizes), 8 * BLOCK)  # the absolute values are a copy
+        # In blocks, as the absolute values are a copy.
+        starts = range(0, len(input_norms), 8 * BLOCK)
         size = np.concatenate([np.abs(gates[n : n + 8 * BLOCK]) @ reach for n in starts])
-    return Enclosure(values, SAFETY * size * sizes)
+    return np.asarray(SAFETY * size * input_norms)
 
 
 # --- in higher precision ---------------------------------------------------------------------
@@ -139,9 +145,7 @@ def precise_dual_vectors(
 ) -> Iterator[tuple[slice, Enclosure]]:
     """V (M, D), some of its columns at a time, to about 28 digits of its largest terms.
 
-    At most ``most_entries`` of V are held at a time.
-
-    The radius is 0 where nothing was rounded.
+    At most ``most_entries`` of V are held at a time. The radius is 0 where nothing was rounded.
     """
     active = np.flatnonzero(weights)
     width = max(1, most_entries // gates.shape[1])
@@ -154,7 +158,7 @@ def precise_dual_vectors(
             inputs = X[rows, columns]
             product, rest = _two_product(weights[rows][:, None], inputs)
             V.add_product(used, _sliced(Z), _sliced(product, rest))
-            # Below it a product, or the slices of its last bits, may underflow.
+            # Products below 2^-850, or the slices of their last bits, may underflow.
             smallest = 2.0**-850
             lost = (np.abs(product) < smallest) & (weights[rows][:, None] != 0) & (inputs != 0)
             if _least(product) * _least(Z) < smallest or lost.any():

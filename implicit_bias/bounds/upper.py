@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base.rounding import LARGEST, SAFETY, UNIT, Enclosure, sum_up, times_two_to, up
 from implicit_bias.base.validation import Array, as_finite, as_numbers, check_shape
 from implicit_bias.bounds.lower import NEAR
-from implicit_bias.bounds.rounding import precise_predictions, predictions
+from implicit_bias.bounds.rounding import precise_predictions, score_errors
 from implicit_bias.problem import Features, MarginProblem
 
 # Coefficients whose best scale gains less than this fraction of their norm are graded as they are.
@@ -374,14 +374,11 @@ class PrimalPoint:
 def score_enclosures(features: Features, coef: Array, values: Array | None = None) -> Enclosure:
     """Scores (N, K') of coefficients (K', M, D), with what rounding may have added to them.
 
-    ``values`` are the scores as they were computed, where they were.
+    ``values`` are the scores, where they were computed before.
     """
     if values is None:
         values = features.apply(coef)
-    radii = []
-    for of_class, scores in zip(coef, values.T, strict=True):
-        found = predictions(features.fast_gates, features.input_norms, of_class, scores)
-        radii.append(found.radius)
+    radii = [score_errors(features.fast_gates, features.input_norms, part) for part in coef]
     return Enclosure(values, np.stack(radii, axis=1))
 
 
