@@ -154,9 +154,12 @@ class Constraints:
         table = self._with_unscored(scores).reshape(-1)
         return table[self._own_places] - table[self._rival_places]
 
-    def sizes(self, scores: Array) -> Array:
-        """<abs(b_p), f(x_n(p))> of the rows, (R,): of the errors of scores, those of margins."""
-        table = self._with_unscored(scores).reshape(-1)
+    def margin_errors(self, score_errors: Array) -> Array:
+        """Bounds on the errors of margins, (R,), from those of scores, (N, K'): their sums.
+
+        A margin is a difference of two scores, and the errors of both add up.
+        """
+        table = self._with_unscored(score_errors).reshape(-1)
         return np.asarray(table[self._own_places] + table[self._rival_places])
 
     def weights(self, values: NDArray[Any]) -> NDArray[Any]:
