@@ -28,7 +28,7 @@ from implicit_bias.problem.constraints import Integers
 
 
 def repaired(problem: MarginProblem, alpha: Array, cap: ArrayLike = np.inf) -> Array:
-    """Return alpha, (N,) or (N, K), near the one given that obeys the equation of an intercept.
+    """Do as `balanced` for dual variables in the problem's shape, if it has an intercept.
 
     Parameters
     ----------
@@ -37,12 +37,13 @@ def repaired(problem: MarginProblem, alpha: Array, cap: ArrayLike = np.inf) -> A
     alpha : ndarray of shape (N,) or (N, K)
         Dual variables, not negative.
     cap : float or array_like of shape (N,)
-        No entry of a sample grows beyond it.
+        As in `balanced`.
 
     Returns
     -------
     ndarray of shape (N,) or (N, K)
-        Zeros where nothing near obeys it, as where only one class has weight.
+        They obey the equation of the intercept. Zeros where nothing near does, as where only one
+        class has weight.
     """
     if not problem.intercept:
         return alpha
@@ -65,7 +66,7 @@ def balanced(rows: Constraints, values: Array, cap: ArrayLike = np.inf) -> Array
     values : ndarray of shape (R,)
         Their dual variables, not negative.
     cap : float or array_like of shape (N,)
-        No sample's total grows beyond it, but by what rounding adds.
+        No sample's total grows beyond it, except by rounding.
 
     Returns
     -------
