@@ -382,7 +382,7 @@ class _System:
         # A vertex has at most as many rows as equations, and one more.
         n_equations = labels.shape[1] * q.shape[1]
         count = self.limits.rows_per_equation * (n_equations + 1)
-        chosen = rows.heavy_and_spread(self.weights[index], count)
+        chosen = rows.heaviest_and_some_of_each_class(self.weights[index], count)
         while True:
             deadline.check()
             A = _row_products(labels[chosen], q[chosen])

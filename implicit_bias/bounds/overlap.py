@@ -110,7 +110,7 @@ def find_overlap(
         The deadline has passed.
     """
     columns = rows.n_classes * (problem.features.n_used + 1)
-    index = rows.heavy_and_spread(weights, most_entries // columns)
+    index = rows.heaviest_and_some_of_each_class(weights, most_entries // columns)
     if len(index) == 0:
         return None
     equations = _equations(problem, rows.subset(index), without_redundant, deadline)
