@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base.atomic import make_folder, write_atomically, write_tables, write_text
 from implicit_bias.base.validation import as_finite
 from implicit_bias.comparison import Comparison
-from implicit_bias.comparison.comparison import TRUE
+from implicit_bias.comparison.comparison import TRUE_LABEL
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.labels import label_text
 from implicit_bias.estimators.base import dense
@@ -254,7 +254,7 @@ def _predictions(comparison: Comparison, test: Dataset) -> pd.DataFrame:
     names = class_names(comparison, test)
     frame = comparison.prediction_frame(names)
     name_of = dict(zip(comparison.classes.tolist(), names, strict=True))
-    for column in (TRUE, *(model.name for model in comparison.models)):
+    for column in (TRUE_LABEL, *(model.name for model in comparison.models)):
         frame[column] = frame[column].map(name_of)
     carried: dict[str, Any] = {}
     for name, values in (test.carried or {"row": frame.index.to_numpy()}).items():
