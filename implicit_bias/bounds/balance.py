@@ -107,13 +107,15 @@ def _scale_flows(rows: Constraints, values: Array, most_steps: int = 100) -> Non
     largest = np.zeros(n)
     np.maximum.at(largest, owners, values)
     np.maximum.at(largest, rivals, values)
-    allowed = 0.01 * largest  # what is nearer to balance is left to step 2
+    # Classes that are out of balance by 1 % of their largest entry are left to step 2. If any class
+    # is farther from balance, all flows are scaled until only rounding is left.
+    allowed = 0.01 * largest
     for _ in range(most_steps):
         leaving = np.bincount(owners, weights=values, minlength=n)
         entering = np.bincount(rivals, weights=values, minlength=n)
         if (np.abs(leaving - entering) <= allowed).all():
             break
-        # A class that only sends, or only receives, can have no weight at all.
+        # A class that flows only leave, or only enter, cannot be balanced: its entries become 0.
         both = (leaving > 0) & (entering > 0)
         values[~(both[owners] & both[rivals])] = 0.0
         scale = (np.where(both, leaving, 1.0) / np.where(both, entering, 1.0)) ** 0.25

@@ -273,7 +273,7 @@ def in_box(problem: MarginProblem, values: Array) -> Array:
 
 
 class HasFeatures(Protocol):
-    """A problem: the features of its samples, and the norm of its coefficients."""
+    """A margin problem or an interpolation problem: what its dual norms depend on."""
 
     @property
     def features(self) -> Features:

@@ -38,7 +38,7 @@ from implicit_bias.problem.gating import dense
 
 # Samples (or features) summed at once: the error of a plain sum grows with this length and with
 # the number of such blocks, and up to here products of slices are exact.
-BLOCK = 512
+SUMMED_AT_ONCE = 512
 
 
 def unit_weights(alpha: Array, norms: Array) -> Array:
@@ -73,7 +73,7 @@ def dual_vector_norms(
     size = np.zeros(gates.shape[1])  # sum_n |weights_n z_nm| ||x_n||
     if len(active) == 0:
         return Enclosure(size, size)
-    step = BLOCK
+    step = SUMMED_AT_ONCE
     if sparse_product:
         step = len(active)
     for start in range(0, len(active), step):
@@ -89,7 +89,7 @@ def dual_vector_norms(
         used = sp.csr_array(gates)[active]
         terms = int(np.bincount(used.indices, minlength=1).max(initial=0))
     else:
-        terms = min(BLOCK, len(active)) + len(active) // BLOCK + 1
+        terms = min(SUMMED_AT_ONCE, len(active)) + len(active) // SUMMED_AT_ONCE + 1
     norms = row_norms(V)
     rounding = gamma(terms + 2 + roundings) * size + gamma(X.shape[1] + 4) * norms
     return Enclosure(norms, SAFETY * rounding + UNDERFLOW)
@@ -105,13 +105,13 @@ def dual_vectors(
     V = np.zeros((gates.shape[1], X.shape[1]))
     size = np.zeros_like(V)
     active = np.flatnonzero(weights)
-    for start in range(0, len(active), BLOCK):
-        rows = active[start : start + BLOCK]
+    for start in range(0, len(active), SUMMED_AT_ONCE):
+        rows = active[start : start + SUMMED_AT_ONCE]
         Z = gates[rows]
         inputs = X[rows] * weights[rows, None]
         V += np.asarray(Z.T @ inputs)
         size += np.asarray(np.abs(Z).T @ np.abs(inputs))
-    terms = min(BLOCK, len(active)) + len(active) // BLOCK + 3 + roundings
+    terms = min(SUMMED_AT_ONCE, len(active)) + len(active) // SUMMED_AT_ONCE + 3 + roundings
     return Enclosure(V, SAFETY * gamma(terms) * size + UNDERFLOW * (len(active) > 0))
 
 
@@ -132,8 +132,8 @@ def score_errors(gates: Array | sp.csr_array, input_norms: Array, coef: Array) -
         size = np.asarray(abs(sp.csr_array(gates)) @ reach)
     else:
         # In blocks, as the absolute values are a copy.
-        starts = range(0, len(input_norms), 8 * BLOCK)
-        size = np.concatenate([np.abs(gates[n : n + 8 * BLOCK]) @ reach for n in starts])
+        starts = range(0, len(input_norms), 8 * SUMMED_AT_ONCE)
+        size = np.concatenate([np.abs(gates[n : n + 8 * SUMMED_AT_ONCE]) @ reach for n in starts])
     return np.asarray(SAFETY * size * input_norms)
 
 
@@ -152,8 +152,8 @@ def precise_dual_vectors(
     for start in range(0, X.shape[1], width):
         columns = slice(start, start + width)
         V = _Sum((gates.shape[1], X[:1, columns].shape[1]))
-        for first in range(0, len(active), BLOCK):
-            rows = active[first : first + BLOCK]
+        for first in range(0, len(active), SUMMED_AT_ONCE):
+            rows = active[first : first + SUMMED_AT_ONCE]
             used, Z = _used_gates(gates[rows])
             inputs = X[rows, columns]
             product, rest = _two_product(weights[rows][:, None], inputs)
@@ -161,7 +161,7 @@ def precise_dual_vectors(
             # Products below 2^-850, or the slices of their last bits, may underflow.
             smallest = 2.0**-850
             lost = (np.abs(product) < smallest) & (weights[rows][:, None] != 0) & (inputs != 0)
-            if _least(product) * _least(Z) < smallest or lost.any():
+            if _smallest_size(product) * _smallest_size(Z) < smallest or lost.any():
                 V.error[used] += UNDERFLOW
         yield columns, V.enclosure()
 
@@ -172,8 +172,8 @@ def precise_predictions(
     """Scores f of some samples, (rows,), to about 28 digits of the largest terms."""
     values = [np.zeros(0)]
     radii = [np.zeros(0)]
-    for first in range(0, len(rows), BLOCK):
-        block = rows[first : first + BLOCK]
+    for first in range(0, len(rows), SUMMED_AT_ONCE):
+        block = rows[first : first + SUMMED_AT_ONCE]
         used, Z = _used_gates(gates[block])
         # Rows and then columns of the inputs are brought to one size by powers of two, the columns'
         # against those of coef.
@@ -184,8 +184,8 @@ def precise_predictions(
         inputs = np.ldexp(inputs, -exponents).T
         coefs = np.ldexp(coef[used], exponents).T
         inner = _Sum((len(block), len(used)))  # <coef_m, x_n>
-        for d in range(0, len(inputs), BLOCK):
-            features = slice(d, d + BLOCK)
+        for d in range(0, len(inputs), SUMMED_AT_ONCE):
+            features = slice(d, d + SUMMED_AT_ONCE)
             inner.add_product(slice(None), _sliced(inputs[features]), _sliced(coefs[features]))
         # f_n = sum_m z_nm (high + low)_nm: the high part in exact products, the low part in plain.
         product, rest = _two_product(Z, inner.high)
@@ -207,7 +207,7 @@ def _used_gates(Z: Array | sp.csr_array) -> tuple[NDArray[np.int64], Array]:
     return used, Z[:, used]
 
 
-def _least(values: Array) -> float:
+def _smallest_size(values: Array) -> float:
     """Smallest absolute value that is not 0; inf where all are."""
     return float(np.abs(values[values != 0]).min(initial=np.inf))
 
@@ -256,7 +256,7 @@ class _Sum:
         self.error = np.zeros(shape)
 
     def add_product(self, rows: NDArray[np.int64] | slice, A: _Slices, B: _Slices) -> None:
-        """Add A'B to some of the rows; A and B have at most BLOCK rows."""
+        """Add A'B to some of the rows; A and B have at most SUMMED_AT_ONCE rows."""
         high = self.high[rows]
         low = self.low[rows]
         error = self.error[rows]
@@ -270,7 +270,7 @@ class _Sum:
             # Slice i is below 2^(-bits i) of its column's top. The largest products that are left
             # out have the order i + j = orders: 4 pairs of slices, and what lies beyond the
             # last slice of either factor. The factor 16 leaves room for all higher orders.
-            scale = BLOCK * 16 * 2.0 ** (-A.bits * A.orders)
+            scale = SUMMED_AT_ONCE * 16 * 2.0 ** (-A.bits * A.orders)
             error = error + np.outer(A.top, scale * B.top)
         self.high[rows] = high
         self.low[rows] = low

@@ -63,8 +63,8 @@ def test_enclosures_contain_the_real_products(
 
 def test_blocks_of_samples_and_of_features() -> None:
     rng = np.random.default_rng(0)
-    n = rounding.BLOCK + 5
-    d = rounding.BLOCK + 3
+    n = rounding.SUMMED_AT_ONCE + 5
+    d = rounding.SUMMED_AT_ONCE + 3
     Z = rng.integers(-4, 5, (n, 2)).astype(float)
     X = rng.integers(-9, 10, (n, d)).astype(float)
     weights = rng.integers(-3, 4, n).astype(float)
