@@ -28,7 +28,7 @@ from implicit_bias.problem.constraints import Integers
 
 
 def repaired(problem: MarginProblem, alpha: Array, cap: ArrayLike = np.inf) -> Array:
-    """Return alpha, (N,) or (N, K), near the one given that obeys the equation of an intercept.
+    """Do as `balanced` for dual variables in the problem's shape, if it has an intercept.
 
     Parameters
     ----------
@@ -37,12 +37,13 @@ def repaired(problem: MarginProblem, alpha: Array, cap: ArrayLike = np.inf) -> A
     alpha : ndarray of shape (N,) or (N, K)
         Dual variables, not negative.
     cap : float or array_like of shape (N,)
-        No entry of a sample grows beyond it.
+        As in `balanced`.
 
     Returns
     -------
     ndarray of shape (N,) or (N, K)
-        Zeros where nothing near obeys it, as where only one class has weight.
+        They obey the equation of the intercept. Zeros where nothing near does, as where only one
+        class has weight.
     """
     if not problem.intercept:
         return alpha
@@ -65,7 +66,7 @@ def balanced(rows: Constraints, values: Array, cap: ArrayLike = np.inf) -> Array
     values : ndarray of shape (R,)
         Their dual variables, not negative.
     cap : float or array_like of shape (N,)
-        No sample's total grows beyond it, but by what rounding adds.
+        No sample's total grows beyond it, except by rounding.
 
     Returns
     -------
@@ -106,13 +107,15 @@ def _scale_flows(rows: Constraints, values: Array, most_steps: int = 100) -> Non
     largest = np.zeros(n)
     np.maximum.at(largest, owners, values)
     np.maximum.at(largest, rivals, values)
-    allowed = 0.01 * largest  # what is nearer to balance is left to step 2
+    # Classes that are out of balance by 1 % of their largest entry are left to step 2. If any class
+    # is farther from balance, all flows are scaled until only rounding is left.
+    allowed = 0.01 * largest
     for _ in range(most_steps):
         leaving = np.bincount(owners, weights=values, minlength=n)
         entering = np.bincount(rivals, weights=values, minlength=n)
         if (np.abs(leaving - entering) <= allowed).all():
             break
-        # A class that only sends, or only receives, can have no weight at all.
+        # A class that flows only leave, or only enter, cannot be balanced: its entries become 0.
         both = (leaving > 0) & (entering > 0)
         values[~(both[owners] & both[rivals])] = 0.0
         scale = (np.where(both, leaving, 1.0) / np.where(both, entering, 1.0)) ** 0.25

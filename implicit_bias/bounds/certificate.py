@@ -33,16 +33,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.base.rounding import Enclosure, ldexp_up
+from implicit_bias.base.rounding import Enclosure
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.gordan import Proof, prove_not_separable
-from implicit_bias.bounds.lower import (
-    DualPoint,
-    checked_alpha,
-    dual_norms,
-    precise_dual_norms,
-)
-from implicit_bias.bounds.rounding import unit_weights
+from implicit_bias.bounds.lower import DualPoint, checked_alpha
 from implicit_bias.bounds.status import Certificate, Status, relative_gap
 from implicit_bias.bounds.upper import (
     PrimalPoint,
@@ -55,7 +49,8 @@ from implicit_bias.bounds.upper import (
 )
 from implicit_bias.problem import MarginProblem, check_problem
 
-__all__ = ["Certificate", "Status"]  # of `status`: what `certify` and `grade` return
+# Most callers of `certify` and `grade` need these, too, and import them from here.
+__all__ = ["Certificate", "Status"]
 
 # Products are evaluated again where rounding may cost more than this fraction of a bound.
 REFINE = 1e-10
@@ -171,8 +166,8 @@ def _certificate(
 ) -> tuple[Certificate, Proof | None]:
     """Return the bounds of a primal and a dual point, evaluated with more digits where it matters.
 
-    A proof that the data are not separable is sought at the dual variables as they were ``given``,
-    before they were balanced: balancing leaves 0 where a single class has weight.
+    A proof that the data are not separable starts from the dual variables as they were ``given``.
+    ``dual`` is balanced, which leaves only zeros if a single class has weight.
     """
     # The allowance for rounding that a bound may have, as in the head.
     target = REFINE
@@ -210,25 +205,6 @@ def _certificate(
     return Certificate(lower, upper, gap, min_margin, norms), proof
 
 
-def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
-    """Upper bounds on ||sum_n weights_n z(x_n) (x) x_n||_g, shape (G,), of weights of any sign.
-
-    The bounds include all rounding, like those of `certify`.
-    """
-    if not weights.any():
-        return np.zeros(problem.n_groups)
-    # Times a power of two, so that the products are about 1.
-    size = np.abs(weights)
-    scaled = unit_weights(size, problem.feature_norms)  # size over 2^exponent
-    exponent = int(np.frexp(size.max())[1] - np.frexp(scaled.max())[1])
-    signed = np.copysign(scaled, weights)[:, None]
-    norms = dual_norms(problem, signed)
-    # As in `certify`, more digits where rounding costs too much.
-    if (norms.radius > REFINE * norms.value).any():
-        norms = precise_dual_norms(problem, signed, np.zeros_like(signed))
-    return ldexp_up(norms.magnitude, exponent)
-
-
 def margin_enclosures(problem: MarginProblem, coef: Array, offsets: float | Array) -> Enclosure:
     """Smallest margin of each sample, (N,), with what rounding may have added to it.
 
@@ -248,10 +224,11 @@ def margin_enclosures(problem: MarginProblem, coef: Array, offsets: float | Arra
 # --- progress of a solver, without allowance for rounding ------------------------------------
 
 
-def primal_bound(problem: MarginProblem, coef: Array, margins: Array) -> float:
+def primal_estimate(problem: MarginProblem, coef: Array, margins: Array) -> float:
     """Estimate the smallest primal value of c * coef over c >= 0, given its margins (N,).
 
-    Without allowance for rounding: for the progress of a solver, which `certify` checks.
+    It is no bound, as it has no allowance for rounding. It shows the progress of a solver, whose
+    answer `grade` certifies.
     """
     norm = float(problem.group_norms(coef).sum())
     scale = best_scale(norm, margins, problem.box)
@@ -283,7 +260,7 @@ class Graded:
     certificate : Certificate
         That of these coef, alpha and intercept.
     status : Status
-        What the certificate bears out.
+        What the certificate supports.
     group_norms : ndarray of shape (G,)
         ||zeta_g||.
     margins : ndarray of shape (N,)
@@ -362,7 +339,7 @@ def grade(
     elif nearly_inseparable:
         status = Status.NEARLY_INSEPARABLE
     elif claim in (Status.OPTIMAL, Status.NOT_SEPARABLE, Status.NEARLY_INSEPARABLE):
-        status = Status.NUMERICAL_TROUBLE  # the bounds do not bear out what the solver claims
+        status = Status.NUMERICAL_TROUBLE  # the bounds do not support what the solver claims
     else:
         status = claim
 

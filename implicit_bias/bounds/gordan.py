@@ -95,11 +95,11 @@ class ProofLimits:
     Attributes
     ----------
     seconds : float
-        A search takes seconds, most of it for linear programs.
+        Time after which a search ends. Linear programs take most of it.
     most_entries : int
         Entries of F that are formed for a vertex.
     few_equations : int
-        Up to so many equations, or rows, a vertex is sought first; beyond, an overlap is.
+        With at most this many equations, or rows, a vertex is sought first; with more, an overlap.
     rows_per_equation : int
         Rows of the linear program at first.
     no_margin : float
@@ -167,12 +167,12 @@ def prove_not_separable(
         # A sample without features has norm 0, but is a proof by itself.
         norms = problem.feature_norms[rows.samples]
         weights = fractions * np.where(norms > 0, norms, 1.0)
-    # Rows with heavy weights first, then, where others have any, all of them.
-    some = weights > 0
+    # The rows of heavy weight first. Then all rows that have weight, if there are others.
+    weighted = weights > 0
     heavy = weights > limits.heavy * float(weights.max(initial=0.0))
-    choices = [heavy, some]
-    if (heavy == some).all():
-        choices = [heavy]
+    choices = [heavy]
+    if (heavy != weighted).any():
+        choices.append(weighted)
     deadline = deadline.within(limits.seconds)
     try:
         for chosen in choices:
@@ -207,9 +207,12 @@ def nearly_a_proof(problem: MarginProblem, deadline: Deadline = NEVER) -> Array 
     return found.alpha
 
 
-def takes_too_long(order: int, rows: int, most_equations: int = 3000) -> bool:
-    """Whether a proof by so many rows, with ``order`` entries of V, takes too long to be sought."""
-    return most_equations < order < rows
+def takes_too_long(equations: int, rows: int, most_equations: int = 3000) -> bool:
+    """Whether to search a proof takes too long, with so many equations V = 0 and rows.
+
+    With no more rows than equations, rows are independent as a rule, and the search ends soon.
+    """
+    return most_equations < equations < rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,9 +269,9 @@ class _Search:
             return None
         for chosen in [*self._pairs(), np.ones(len(rows), dtype=bool)]:
             index = np.flatnonzero(chosen)
-            order = rows.subset(index).labels_of_touched().shape[1] * system.Q.shape[1]
-            size = min(order + 1, len(index))
-            if size**3 * MANTISSA > self.limits.rational_operations:
+            n_equations = rows.subset(index).labels_of_touched().shape[1] * system.Q.shape[1]
+            n_rows = min(n_equations + 1, len(index))  # of a vertex, at most
+            if n_rows**3 * MANTISSA > self.limits.rational_operations:
                 continue  # too many to be solved exactly
             vertex = system.vertex(index, self.deadline)
             if vertex is None:
@@ -321,7 +324,7 @@ class _System:
         The two factors of F, of the samples that have rows.
     place : ndarray of int, shape (R,)
         Sample of each row among these.
-    sizes : ndarray of int, shape (n,)
+    exponents : ndarray of int, shape (n,)
         Exponents of the samples' largest features.
     Q : ndarray of shape (n, r)
         Orthonormal columns that span F.
@@ -334,7 +337,7 @@ class _System:
     gates: Array
     inputs: Array
     place: Integers
-    sizes: Integers
+    exponents: Integers
     Q: Array
     limits: ProofLimits
 
@@ -365,9 +368,9 @@ class _System:
         # F over a power of two of each row. What underflows here is missed by the linear program
         # alone: equations are checked in integers.
         F = left * right
-        sizes = np.frexp(np.abs(F).max(axis=1, initial=0.0))[1].astype(np.int64)
-        Q = _orthonormal(np.ldexp(F, -sizes[:, None]))
-        return cls(rows, weights, left, right, place, sizes, Q, limits)
+        exponents = np.frexp(np.abs(F).max(axis=1, initial=0.0))[1].astype(np.int64)
+        Q = _orthonormal(np.ldexp(F, -exponents[:, None]))
+        return cls(rows, weights, left, right, place, exponents, Q, limits)
 
     # --- in float64
 
@@ -377,9 +380,9 @@ class _System:
         q = self.Q[self.place[index]]
         labels = rows.labels_of_touched()
         # A vertex has at most as many rows as equations, and one more.
-        order = labels.shape[1] * q.shape[1]
-        count = self.limits.rows_per_equation * (order + 1)
-        chosen = rows.heavy_and_spread(self.weights[index], count)
+        n_equations = labels.shape[1] * q.shape[1]
+        count = self.limits.rows_per_equation * (n_equations + 1)
+        chosen = rows.heaviest_and_some_of_each_class(self.weights[index], count)
         while True:
             deadline.check()
             A = _row_products(labels[chosen], q[chosen])
@@ -407,10 +410,10 @@ class _System:
     ) -> tuple[Integers, tuple[Fraction, ...]] | None:
         """Return the rows and dual variables of the solution on the rows of a vertex, of one sign.
 
-        The equations x' (b (x) E) = 0 are those of the features over 2^size of each sample.
+        The equations x' (b (x) E) = 0 are those of the features over 2^exponent of each sample.
         """
         at = self.place[index]
-        E = integer_products(self.gates[at], self.inputs[at], self.sizes[at])
+        E = integer_products(self.gates[at], self.inputs[at], self.exponents[at])
         labels = self.rows.subset(index).labels_of_touched()
         equations = _row_products(labels.astype(np.int64).astype(object), E)
         x = _null_vector(equations, deadline, self.limits)
@@ -418,9 +421,9 @@ class _System:
         # This is the proof: no entry is negative, some are positive, and all equations hold.
         if x is None or min(x) < 0 or product([x], equations).any():
             return None
-        # x belongs to features over 2^size: alpha for the features themselves is x / 2^size.
+        # x belongs to features over 2^exponent: alpha for the features themselves is x over it.
         kept = np.flatnonzero(x)
-        exact = [Fraction(x[k]) / Fraction(2) ** int(self.sizes[at[k]]) for k in kept]
+        exact = [Fraction(x[k]) / Fraction(2) ** int(self.exponents[at[k]]) for k in kept]
         total = sum(exact)
         return index[kept], tuple(value / total for value in exact)
 
@@ -461,9 +464,10 @@ def _largest_margin(A: Array, deadline: Deadline) -> tuple[Array, float, Array] 
 
 
 def _null_vector(equations: Whole, deadline: Deadline, limits: ProofLimits) -> list[int] | None:
-    """Return integers x (S,), not all 0, with x' E = 0 for S - 1 independent columns of E (S, m).
+    """Return integers x (S,), not all 0, that solve S - 1 independent ones of the equations (S, m).
 
-    The last of them is positive. None where there are fewer columns, or a solution takes too long.
+    Each column is an equation, x' column = 0. The last entry of x is positive. None where there are
+    fewer independent columns, or a solution takes too long.
 
     Raises
     ------
@@ -479,9 +483,9 @@ def _null_vector(equations: Whole, deadline: Deadline, limits: ProofLimits) -> l
     if S == 1 or equations.shape[1] < S - 1:
         return None
     # Which columns are independent is a question for float64; the answer is checked exactly.
-    F, units = as_floats(equations)
+    F, bits = as_floats(equations)
     _, T, pivots = scipy.linalg.qr(F / np.linalg.norm(F, axis=0), mode="economic", pivoting=True)
-    operations = S**3 * max(units)
+    operations = S**3 * max(bits)
     if not abs(T[S - 2, S - 2]) > 0 or operations > limits.rational_operations:
         return None
     seconds = limits.rational_seconds * operations / limits.rational_operations

@@ -22,31 +22,31 @@ MANTISSA = 53
 Whole: TypeAlias = NDArray[np.object_]
 
 
-def integer_products(left: Array, right: Array, sizes: Integers) -> Whole:
+def integer_products(left: Array, right: Array, row_exponents: Integers) -> Whole:
     """Return the entrywise products of two factors as integers, each column over a power of two.
 
-    Each row is divided by 2^size, with the given size of the row.
+    Each row is divided by 2^exponent, with the given exponent of the row.
     """
     # A float64 is a mantissa of 53 bits, an integer, times a power of two.
     mantissa_left, exponent_left = np.frexp(left)
     mantissa_right, exponent_right = np.frexp(right)
     whole_left = np.ldexp(mantissa_left, MANTISSA).astype(np.int64).astype(object)
     whole_right = np.ldexp(mantissa_right, MANTISSA).astype(np.int64).astype(object)
-    exponent = exponent_left.astype(np.int64) + exponent_right - sizes[:, None]
-    some = (left != 0) & (right != 0)
+    exponent = exponent_left.astype(np.int64) + exponent_right - row_exponents[:, None]
+    is_product = (left != 0) & (right != 0)
     # The power of two of a column is its lowest one, so that all shifts go to the left.
     # A product that is 0 has none: it gets one above all others, so that it is never the lowest.
     above_all = 2**40
-    lowest = np.where(some, exponent, above_all).min(axis=0, initial=above_all)
-    shifts = np.where(some, exponent - lowest, 0).astype(object)
+    lowest = np.where(is_product, exponent, above_all).min(axis=0, initial=above_all)
+    shifts = np.where(is_product, exponent - lowest, 0).astype(object)
     return np.asarray(whole_left * whole_right << shifts)
 
 
 def as_floats(E: Whole) -> tuple[Array, list[int]]:
-    """Return integers (S, m) over 2^unit of each column, entries up to 1, and the units (m,)."""
-    units = [max(map(int.bit_length, column)) for column in E.T.tolist()]
-    sizes = np.array([1 << unit for unit in units], dtype=object)
-    return (E / sizes).astype(np.float64), units
+    """Return integers (S, m) over 2^bits of each column, entries up to 1, and these bits (m,)."""
+    bits = [max(map(int.bit_length, column)) for column in E.T.tolist()]
+    powers = np.array([1 << each for each in bits], dtype=object)
+    return (E / powers).astype(np.float64), bits
 
 
 def product(left: Any, right: Whole) -> Whole:
@@ -90,7 +90,7 @@ def conditioned(
     deadline : Deadline
         When to give up.
     rounds : int
-        So many times a column may be replaced.
+        How often a column may be replaced.
     fit_bits : int
         Bits of a fit's coefficients.
     few_bits, nearly : int, float
@@ -112,7 +112,7 @@ def conditioned(
         deadline.check()
         # A pivoted QR decomposition divides the columns into a basis and those that it fits.
         E = E[:, (E != 0).any(axis=0)]
-        F, units = as_floats(E)
+        F, bits = as_floats(E)
         norms = np.linalg.norm(F, axis=0)
         T, pivots = pivoted(F / norms)
         rank = rank_of(T)
@@ -133,10 +133,10 @@ def conditioned(
         whole = whole << np.maximum(shift, 0).astype(object)
         whole = whole >> np.maximum(-shift, 0).astype(object)
 
-        # The residual, given - fitted, replaces the column. F is E over 2^units: all columns are
+        # The residual, given - fitted, replaces the column. F is E over 2^bits: all columns are
         # brought to the largest of these powers of two.
-        top = max(units)
-        below = np.array([top - unit for unit in units], dtype=object)
+        top = max(bits)
+        below = np.array([top - each for each in bits], dtype=object)
         given = E[:, rest] << (below[rest] + fit_bits)
         fitted = product(E[:, basis], whole << below[basis, None])
         E = np.hstack([E[:, basis], given - fitted])
@@ -172,11 +172,11 @@ def of_size_1(F: Array) -> Array:
     return np.ldexp(F, -np.frexp(np.abs(F).max(axis=0, initial=0.0))[1])
 
 
-def leading(F: Array, roundings: int = 64) -> Array:
+def without_redundant(F: Array, roundings: int = 64) -> Array:
     """Return the columns of F (S, c), in [-1, 1], without redundant ones.
 
-    A column is redundant if the others fit each of its entries up to so many ``roundings``. Where
-    one that looks dependent is not redundant, all columns are returned.
+    A column is redundant if the others fit each of its entries up to ``roundings`` rounding errors.
+    Where one that looks dependent is not redundant, all columns are returned.
     """
     F = of_size_1(F)
     if F.shape[1] == 0:

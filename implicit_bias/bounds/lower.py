@@ -2,10 +2,12 @@ r"""The lower bound on the optimum: dual variables, and the dual norm of their V
 
         lower = sum_p alpha_p / Omega_*(V),   V = sum_n a_n (x) phi_n,   a_n = sum of alpha_p b_p,
 
-for any alpha >= 0 (and at most sum_p alpha_p times the least C_n / sum of a sample's alpha_p, with
-a soft margin). With an intercept sum_n a_n must be 0, exactly, or the bound is 0. The sum is
-rounded down and the norm up: V is known up to the rounding errors of its products (`rounding`), and
-these are evaluated again with more digits where the bound suffers from them.
+for any alpha >= 0. That is the sum of alpha scaled until Omega_*(V) = 1. With a soft margin the
+scaling ends before, if the alpha_p of some sample n sum to C_n. With an intercept sum_n a_n must be
+0, exactly, or the bound is 0.
+
+The sum is rounded down and the norm up: V is known up to the rounding errors of its products
+(`rounding`), and these are evaluated again with more digits where the bound suffers from them.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from implicit_bias.bounds.rounding import (
     unit_weights,
 )
 from implicit_bias.norms import GroupNorm, Norm
-from implicit_bias.problem import Features, MarginProblem, are_few
+from implicit_bias.problem import Features, MarginProblem, sparse_is_faster
 
 # A scale that differs from 1 by less is a solver's rounding: its dual variables are not rescaled.
 NEAR = 1e-11
@@ -125,9 +127,9 @@ class DualPoint:
         if self.sum == 0 or math.isnan(norm):
             return 0.0
         if norm == 0:  # V is exactly 0, so that the boxes alone bound alpha
-            return self._by_box
+            return self._sum_in_boxes
         # alpha is scaled until Omega_*(V) is 1 or a sample reaches its C, whichever comes first.
-        return min(down(self.sum / norm), LARGEST, self._by_box)
+        return min(down(self.sum / norm), LARGEST, self._sum_in_boxes)
 
     @cached_property
     def sum(self) -> float:
@@ -137,7 +139,7 @@ class DualPoint:
         return down(math.fsum(self.values[self.values > 0].tolist()))
 
     @cached_property
-    def _by_box(self) -> float:
+    def _sum_in_boxes(self) -> float:
         """sum_p alpha_p, rounded down, of alpha scaled until a sample reaches its C.
 
         inf with a hard margin, which has no C to reach.
@@ -158,8 +160,9 @@ class DualPoint:
         largest = float(norms.max())
         if largest == 0 or self.sum == 0:
             return norms
-        # The largest is 1, or less where a sample reaches its C first.
-        return np.asarray(norms / largest * min(1.0, self._by_box / self.sum * largest))
+        # Scaled until the largest is 1. Where a sample reaches its C before, the sum is smaller by
+        # the factor `_sum_in_boxes` / (sum / largest), and so are the norms.
+        return np.asarray(norms / largest * min(1.0, self._sum_in_boxes / self.sum * largest))
 
     @property
     def gordan_ratio(self) -> float:
@@ -183,9 +186,10 @@ class DualPoint:
         weights = rows.weights(self.values)
         rest = np.zeros_like(weights)
         if rows.n_classes > 2:
-            # The weight of a sample's own class is a sum of its alpha_p, rounded by ``rest``.
+            # The weight of a sample's own class is the sum of its alpha_p; ``rest`` is what its
+            # rounding leaves out.
             by_sample = rows.by_sample(self.values).tolist()
-            for n, (own, terms) in enumerate(zip(rows.own, by_sample, strict=True)):
+            for n, (own, terms) in enumerate(zip(rows.sample_classes, by_sample, strict=True)):
                 weights[n, own] = math.fsum(terms)
                 rest[n, own] = math.fsum([*terms, -weights[n, own]])
         return replace(self, precise=precise_dual_norms(self.problem, weights, rest))
@@ -218,13 +222,14 @@ class DualPoint:
         point = self.balanced()
         if not point.values.any():
             return point
-        # In their own units, 2^exponent times the values, where these are feasible as they are.
+        # The alpha that was given, 2^exponent times the values, stays if it needs no scaling. Else
+        # the values are scaled, for which the exponent does not matter.
         near = abs(point.scale(self.exponent) - 1.0) <= NEAR
         if near:
             alpha = times_two_to(point.values, self.exponent)
         else:
             c = point.scale(0)
-            if math.isinf(c):  # V is exactly 0
+            if math.isinf(c):  # V is exactly 0: any scale is feasible, as the one of sum 1
                 c = 1.0 / float(point.values.sum())
             alpha = point.values * c
         values = in_box(problem, alpha)
@@ -268,7 +273,7 @@ def in_box(problem: MarginProblem, values: Array) -> Array:
 
 
 class HasFeatures(Protocol):
-    """A problem: the features of its samples, and the norm of its coefficients."""
+    """A margin problem or an interpolation problem: what its dual norms depend on."""
 
     @property
     def features(self) -> Features:
@@ -296,7 +301,7 @@ def dual_norms(problem: HasFeatures, weights: Array, roundings: int = 0) -> Encl
     radii = []
     for column in columns:
         rows = dual_vector_norms(
-            gates, features.X, features.input_norms, column, are_few(gates), roundings
+            gates, features.X, features.input_norms, column, sparse_is_faster(gates), roundings
         )
         values.append(rows.value)
         radii.append(rows.radius)

@@ -110,7 +110,7 @@ def find_overlap(
         The deadline has passed.
     """
     columns = rows.n_classes * (problem.features.n_used + 1)
-    index = rows.heavy_and_spread(weights, most_entries // columns)
+    index = rows.heaviest_and_some_of_each_class(weights, most_entries // columns)
     if len(index) == 0:
         return None
     equations = _equations(problem, rows.subset(index), without_redundant, deadline)
@@ -145,7 +145,7 @@ def _equations(
     """Return A (R, m) of some rows over powers of two, columns in [-1, 1], and exponents (R,)."""
     columns_of: Callable[[Array], Array | None] = partial(integers.independent, deadline=deadline)
     if without_redundant:
-        columns_of = integers.leading
+        columns_of = integers.without_redundant
     features = _features(problem, rows, columns_of)
     if features is None:
         return None
@@ -169,9 +169,11 @@ def _features(
     """
     samples = np.unique(rows.samples)
     gates = problem.features.sparse_gates[samples]
-    spans = []
-    sizes = np.zeros(len(samples), dtype=np.int64)
-    spans_ones = problem.intercept  # whether both factors' columns span a constant one
+    factors = []
+    exponents = np.zeros(len(samples), dtype=np.int64)
+    # Whether the columns of gates and those of inputs both span a column of ones. Then their
+    # products do, and an intercept adds no column. It is asked only if there is an intercept.
+    spans_ones = problem.intercept
     # Over powers of two of their rows the entries are 2^-401 at least, products of two of them
     # 2^-802, and W 2^-840: none loses a digit to underflow, which scaling its column would magnify.
     finest = 2.0**-200
@@ -179,26 +181,27 @@ def _features(
         entries = np.abs(given[given != 0])
         if (entries < finest).any() or (entries > 1.0 / finest).any():
             return None
-        # A constant column spans ones, whatever its value: by a fit of few digits, too.
+        # A constant column spans ones, whatever its value. As ones it does so exactly, and a fit of
+        # few digits finds it.
         same = (given == given[0]).all(axis=0) & (given[0] != 0.0)
         factor = np.where(same, 1.0, given)
-        exponents = np.frexp(np.abs(factor).max(axis=1, initial=0.0))[1].astype(np.int64)
-        scaled = np.ldexp(factor, -exponents[:, None])
+        row_exponents = np.frexp(np.abs(factor).max(axis=1, initial=0.0))[1].astype(np.int64)
+        scaled = np.ldexp(factor, -row_exponents[:, None])
         found = columns_of(scaled)
         if found is None:
             return None
         if spans_ones:
-            ones = np.ldexp(1.0, -exponents)[:, None]
+            ones = np.ldexp(1.0, -row_exponents)[:, None]
             with_ones = columns_of(np.hstack([scaled, ones]))
             spans_ones = with_ones is not None and with_ones.shape[1] == found.shape[1]
-        spans.append(found)
-        sizes = sizes + exponents
-    left, right = spans
+        factors.append(found)
+        exponents = exponents + row_exponents
+    left, right = factors
     product = (left[:, :, None] * right[:, None, :]).reshape(len(samples), -1)
-    sizes = np.where(product.any(axis=1), sizes, 0)
+    exponents = np.where(product.any(axis=1), exponents, 0)
     if problem.intercept and not spans_ones:
-        product = np.hstack([product, np.ldexp(1.0, -sizes)[:, None]])
-    return product, sizes
+        product = np.hstack([product, np.ldexp(1.0, -exponents)[:, None]])
+    return product, exponents
 
 
 def _centred(

@@ -38,15 +38,18 @@ from implicit_bias.problem.gating import dense
 
 # Samples (or features) summed at once: the error of a plain sum grows with this length and with
 # the number of such blocks, and up to here products of slices are exact.
-BLOCK = 512
+SUMMED_AT_ONCE = 512
 
 
 def unit_weights(alpha: Array, norms: Array) -> Array:
     """Return alpha times a power of two such that the largest alpha_n norms_n is about 1."""
     # A sample without features counts with the norm 2^-900: where it alone has weight, its alpha
-    # stays finite. The power of two does not matter where there is no weight.
-    sizes = np.where(norms > 0, np.frexp(alpha)[1] + np.frexp(norms)[1], np.frexp(alpha)[1] - 900)
-    return np.asarray(np.ldexp(alpha, -int(sizes[alpha > 0].max(initial=-5000))))
+    # stays finite.
+    norm_exponents = np.where(norms > 0, np.frexp(norms)[1], -900)
+    exponents = np.frexp(alpha)[1] + norm_exponents
+    # Where all weights are 0 any power of two does.
+    largest = int(exponents[alpha > 0].max(initial=-5000))
+    return np.asarray(np.ldexp(alpha, -largest))
 
 
 # --- in plain float64 ------------------------------------------------------------------------
@@ -55,36 +58,38 @@ def unit_weights(alpha: Array, norms: Array) -> Array:
 def dual_vector_norms(
     gates: Array | sp.csr_array,
     X: Array,
-    sizes: Array,
+    input_norms: Array,
     weights: Array,
-    few: bool,
+    sparse_product: bool,
     roundings: int = 0,
 ) -> Enclosure:
     """||V_m||, shape (M,): the norms of the rows of V, and what rounding may add to each row.
 
-    ``sizes``: the norms of the inputs, (N,). ``few``: few gates are not 0, so that a sparse product
-    is taken. ``roundings``: so many are in the weights already.
+    ``input_norms`` are those of the samples, (N,). ``sparse_product``: whether the gates are
+    multiplied as a sparse matrix. Each of the weights was rounded ``roundings`` times before.
     """
     active = np.flatnonzero(weights)
     V = np.zeros((gates.shape[1], X.shape[1]))
     size = np.zeros(gates.shape[1])  # sum_n |weights_n z_nm| ||x_n||
     if len(active) == 0:
         return Enclosure(size, size)
-    step = len(active) if few else BLOCK
+    step = SUMMED_AT_ONCE
+    if sparse_product:
+        step = len(active)
     for start in range(0, len(active), step):
         rows = active[start : start + step]
         Z = _some(gates, rows)
-        if not few:
+        if not sparse_product:
             Z = dense(Z)
         w = weights[rows]
-        size += np.asarray(np.abs(Z).T @ (np.abs(w) * sizes[rows]))
+        size += np.asarray(np.abs(Z).T @ (np.abs(w) * input_norms[rows]))
         V += np.asarray(Z.T @ (_some(X, rows) * w[:, None]))
     # Terms of the longest sum, for the k of gamma_k.
-    if few:  # a sparse product adds the gates of a column that are not 0, one after the other
+    if sparse_product:  # it adds the gates of a column that are not 0, one after the other
         used = sp.csr_array(gates)[active]
         terms = int(np.bincount(used.indices, minlength=1).max(initial=0))
     else:
-        terms = min(BLOCK, len(active)) + len(active) // BLOCK + 1
+        terms = min(SUMMED_AT_ONCE, len(active)) + len(active) // SUMMED_AT_ONCE + 1
     norms = row_norms(V)
     rounding = gamma(terms + 2 + roundings) * size + gamma(X.shape[1] + 4) * norms
     return Enclosure(norms, SAFETY * rounding + UNDERFLOW)
@@ -95,25 +100,25 @@ def dual_vectors(
 ) -> Enclosure:
     """V (M, D), and what rounding may add to each entry: gamma times |Z|' (|w| |X|).
 
-    ``roundings``: so many are in the weights already.
+    Each of the weights was rounded ``roundings`` times before.
     """
     V = np.zeros((gates.shape[1], X.shape[1]))
     size = np.zeros_like(V)
     active = np.flatnonzero(weights)
-    for start in range(0, len(active), BLOCK):
-        rows = active[start : start + BLOCK]
+    for start in range(0, len(active), SUMMED_AT_ONCE):
+        rows = active[start : start + SUMMED_AT_ONCE]
         Z = gates[rows]
         inputs = X[rows] * weights[rows, None]
         V += np.asarray(Z.T @ inputs)
         size += np.asarray(np.abs(Z).T @ np.abs(inputs))
-    terms = min(BLOCK, len(active)) + len(active) // BLOCK + 3 + roundings
+    terms = min(SUMMED_AT_ONCE, len(active)) + len(active) // SUMMED_AT_ONCE + 3 + roundings
     return Enclosure(V, SAFETY * gamma(terms) * size + UNDERFLOW * (len(active) > 0))
 
 
-def predictions(gates: Array | sp.csr_array, sizes: Array, coef: Array, values: Array) -> Enclosure:
-    """Scores f (N,): ``values`` as they were computed in float64, with a bound on their errors.
+def score_errors(gates: Array | sp.csr_array, input_norms: Array, coef: Array) -> Array:
+    """Bounds, (N,), on the rounding errors of scores f that were computed in float64.
 
-    ``sizes``: the norms of the inputs, (N,).
+    ``input_norms`` are those of the samples, (N,).
     """
     sparse = sp.issparse(gates)
     # Terms of each sample; products with 0 are exact.
@@ -126,9 +131,10 @@ def predictions(gates: Array | sp.csr_array, sizes: Array, coef: Array, values: 
     if sparse:
         size = np.asarray(abs(sp.csr_array(gates)) @ reach)
     else:
-        starts = range(0, len(sizes), 8 * BLOCK)  # the absolute values are a copy
-        size = np.concatenate([np.abs(gates[n : n + 8 * BLOCK]) @ reach for n in starts])
-    return Enclosure(values, SAFETY * size * sizes)
+        # In blocks, as the absolute values are a copy.
+        starts = range(0, len(input_norms), 8 * SUMMED_AT_ONCE)
+        size = np.concatenate([np.abs(gates[n : n + 8 * SUMMED_AT_ONCE]) @ reach for n in starts])
+    return np.asarray(SAFETY * size * input_norms)
 
 
 # --- in higher precision ---------------------------------------------------------------------
@@ -139,25 +145,23 @@ def precise_dual_vectors(
 ) -> Iterator[tuple[slice, Enclosure]]:
     """V (M, D), some of its columns at a time, to about 28 digits of its largest terms.
 
-    At most ``most_entries`` of V are held at a time.
-
-    The radius is 0 where nothing was rounded.
+    At most ``most_entries`` of V are held at a time. The radius is 0 where nothing was rounded.
     """
     active = np.flatnonzero(weights)
     width = max(1, most_entries // gates.shape[1])
     for start in range(0, X.shape[1], width):
         columns = slice(start, start + width)
         V = _Sum((gates.shape[1], X[:1, columns].shape[1]))
-        for first in range(0, len(active), BLOCK):
-            rows = active[first : first + BLOCK]
+        for first in range(0, len(active), SUMMED_AT_ONCE):
+            rows = active[first : first + SUMMED_AT_ONCE]
             used, Z = _used_gates(gates[rows])
             inputs = X[rows, columns]
             product, rest = _two_product(weights[rows][:, None], inputs)
             V.add_product(used, _sliced(Z), _sliced(product, rest))
-            # Below it a product, or the slices of its last bits, may underflow.
+            # Products below 2^-850, or the slices of their last bits, may underflow.
             smallest = 2.0**-850
             lost = (np.abs(product) < smallest) & (weights[rows][:, None] != 0) & (inputs != 0)
-            if _least(product) * _least(Z) < smallest or lost.any():
+            if _smallest_size(product) * _smallest_size(Z) < smallest or lost.any():
                 V.error[used] += UNDERFLOW
         yield columns, V.enclosure()
 
@@ -168,8 +172,8 @@ def precise_predictions(
     """Scores f of some samples, (rows,), to about 28 digits of the largest terms."""
     values = [np.zeros(0)]
     radii = [np.zeros(0)]
-    for first in range(0, len(rows), BLOCK):
-        block = rows[first : first + BLOCK]
+    for first in range(0, len(rows), SUMMED_AT_ONCE):
+        block = rows[first : first + SUMMED_AT_ONCE]
         used, Z = _used_gates(gates[block])
         # Rows and then columns of the inputs are brought to one size by powers of two, the columns'
         # against those of coef.
@@ -180,8 +184,8 @@ def precise_predictions(
         inputs = np.ldexp(inputs, -exponents).T
         coefs = np.ldexp(coef[used], exponents).T
         inner = _Sum((len(block), len(used)))  # <coef_m, x_n>
-        for d in range(0, len(inputs), BLOCK):
-            features = slice(d, d + BLOCK)
+        for d in range(0, len(inputs), SUMMED_AT_ONCE):
+            features = slice(d, d + SUMMED_AT_ONCE)
             inner.add_product(slice(None), _sliced(inputs[features]), _sliced(coefs[features]))
         # f_n = sum_m z_nm (high + low)_nm: the high part in exact products, the low part in plain.
         product, rest = _two_product(Z, inner.high)
@@ -203,7 +207,7 @@ def _used_gates(Z: Array | sp.csr_array) -> tuple[NDArray[np.int64], Array]:
     return used, Z[:, used]
 
 
-def _least(values: Array) -> float:
+def _smallest_size(values: Array) -> float:
     """Smallest absolute value that is not 0; inf where all are."""
     return float(np.abs(values[values != 0]).min(initial=np.inf))
 
@@ -252,7 +256,7 @@ class _Sum:
         self.error = np.zeros(shape)
 
     def add_product(self, rows: NDArray[np.int64] | slice, A: _Slices, B: _Slices) -> None:
-        """Add A'B to some of the rows; A and B have at most BLOCK rows."""
+        """Add A'B to some of the rows; A and B have at most SUMMED_AT_ONCE rows."""
         high = self.high[rows]
         low = self.low[rows]
         error = self.error[rows]
@@ -266,7 +270,7 @@ class _Sum:
             # Slice i is below 2^(-bits i) of its column's top. The largest products that are left
             # out have the order i + j = orders: 4 pairs of slices, and what lies beyond the
             # last slice of either factor. The factor 16 leaves room for all higher orders.
-            scale = BLOCK * 16 * 2.0 ** (-A.bits * A.orders)
+            scale = SUMMED_AT_ONCE * 16 * 2.0 ** (-A.bits * A.orders)
             error = error + np.outer(A.top, scale * B.top)
         self.high[rows] = high
         self.low[rows] = low

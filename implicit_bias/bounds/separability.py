@@ -36,18 +36,18 @@ class Conflict:
 
 
 def find_conflict(problem: MarginProblem, numbers: Integers | None = None) -> Conflict | None:
-    """Look for the plain causes of non-separability.
+    """Look for a plain cause why no coefficients separate the samples.
 
     One is a sample whose features are all zero (all its gates are off, or its input is 0), unless
     an intercept predicts there. The other is a pair of identical inputs, with identical gates,
-    whose labels differ. A finite C forgives both.
+    whose labels differ. With a finite C neither matters: there is always a solution.
 
     Parameters
     ----------
     problem : MarginProblem
         The problem.
     numbers : ndarray of int, shape (N,), optional
-        What to call its samples, where they are some of the rows of larger data.
+        What the message calls the samples, if they are some of the rows of larger data.
     """
     if not problem.hard_margin:
         return None
@@ -58,7 +58,7 @@ def find_conflict(problem: MarginProblem, numbers: Integers | None = None) -> Co
 
     zero = np.flatnonzero(problem.zero_features)
     if len(zero) and not problem.intercept:
-        # Each of them against any rival.
+        # One row of each such sample is enough, against any rival: here the first one.
         values[np.searchsorted(rows.samples, zero)] = 1.0 / len(zero)
         return Conflict(
             f"samples {_named(numbers[zero], 5)} with all gates off (or an input of zeros), so the "
@@ -71,6 +71,7 @@ def find_conflict(problem: MarginProblem, numbers: Integers | None = None) -> Co
     pair = _contradiction(problem, zero)
     if pair is None:
         return None
+    # The features of the pair are equal, and each has the other's class as its rival: they cancel.
     classes = problem.owners[pair]
     for n, rival in zip(pair, classes[::-1], strict=True):
         values[(rows.samples == n) & (rows.rivals == rival)] = 0.5
@@ -94,14 +95,13 @@ def lacks_constant(problem: MarginProblem) -> bool:
 def offset_advice(problem: MarginProblem) -> str:
     """Advise on an offset, where it is all that a predictor lacks.
 
-    A constant input is multiplied by the gates. So it is advised only where some gate, or the sum
-    of a group's gates, is the same for all samples.
+    A constant input is multiplied by the gates. So it is advised only where the sum of some group's
+    gates, or its only gate, is the same for all samples.
     """
-    groups = np.unique(problem.groups, return_inverse=True)[1]
-    sums = problem.gates @ np.eye(groups.max() + 1)[groups]
-    passes = ((sums == sums[0]).all(axis=0) & (sums[0] != 0)).any()
+    # The sum of each group's gates, (N, G).
+    sums = problem.gates @ np.eye(problem.groups.max() + 1)[problem.groups]
     constant = ""
-    if passes:
+    if ((sums == sums[0]).all(axis=0) & (sums[0] != 0)).any():
         constant = "append a constant 1 to the inputs, or "
     return (
         f"the data are separable with an offset: {constant}let the predictor have an intercept "
@@ -131,6 +131,7 @@ def scaling_advice(problem: MarginProblem, narrow: float = 1e-3) -> str | None:
     if len(shifted):
         advice.append(f"center features {_named(shifted, 3)}")
     usual = np.median(deviation)
+    # Features of other units than most.
     far = varying[(deviation < narrow * usual) | (narrow * deviation > usual)]
     if len(far):
         advice.append(
@@ -141,20 +142,24 @@ def scaling_advice(problem: MarginProblem, narrow: float = 1e-3) -> str | None:
     return "; ".join(advice) + " (standardise)"
 
 
-# --- plain causes ------------------------------------------------------------------------------
+# --- samples with equal features -----------------------------------------------------------------
 
 
 def _contradiction(problem: MarginProblem, zero: Integers) -> Integers | None:
-    """Return two samples of equal features and of different labels; ``zero`` have no features."""
+    """Return two samples of equal features and of different labels, or None.
+
+    The features of the samples ``zero`` are all 0.
+    """
     same_input: dict[bytes, list[int]] = {}
     for n in _repeated(problem.X):
         same_input.setdefault(_digest(problem.X[n]), []).append(n)
-    # Candidates: samples without features, which are all equal, and samples of equal inputs.
+    # Candidates: the samples whose features are 0, and each set of samples with equal inputs. Among
+    # these, samples with equal gates have equal features.
     for samples in (zero.tolist(), *same_input.values()):
         if len(set(problem.y[samples])) < 2:
             continue
         gates = sp.csr_array(problem.gates[samples]).toarray()
-        gates[np.isin(samples, zero)] = 0.0  # of samples whose features are 0 anyway
+        gates[np.isin(samples, zero)] = 0.0  # features of an input 0 are equal, whatever the gates
         first: dict[bytes, int] = {}
         for n, row in zip(samples, gates, strict=True):
             m = first.setdefault(_digest(row), n)
@@ -164,18 +169,21 @@ def _contradiction(problem: MarginProblem, zero: Integers) -> Integers | None:
 
 
 def _repeated(X: Array) -> list[int]:
-    """Return the rows whose random weighted sum recurs: all that equal another, and few others."""
+    """Return the rows that equal another one, and a few that do not.
+
+    Equal rows have equal sums of their bits under random weights, and other rows hardly ever do.
+    The sums take one pass over X, a digest of each row takes several times as long.
+    """
     weights = np.random.default_rng(0).integers(2**64, size=X.shape[1], dtype=np.uint64)
     sums = np.empty(len(X), dtype=np.uint64)
     for start in range(0, len(X), BLOCK):
         bits = (X[start : start + BLOCK] + 0.0).view(np.uint64)  # + 0.0 turns -0.0 to 0.0
-        # The last bits of small integers are zeros, and what is above 2^64 is dropped.
+        # Sums are modulo 2^64, so that high bits of an entry reach only high bits of a sum. The low
+        # bits of small integers are all 0: the high ones are mixed into them.
         sums[start : start + BLOCK] = (bits ^ (bits >> 32)) @ weights
     in_order = np.sort(sums)
-    again = in_order[1:][in_order[1:] == in_order[:-1]]
-    if len(again) == 0:
-        return []
-    repeated: list[int] = np.flatnonzero(np.isin(sums, again)).tolist()
+    recurring = in_order[1:][in_order[1:] == in_order[:-1]]
+    repeated: list[int] = np.flatnonzero(np.isin(sums, recurring)).tolist()
     return repeated
 
 

@@ -144,7 +144,7 @@ def relative_gap(lower: float, upper: float) -> float:
 
 
 def norm_at_margin_1(norm: float, min_margin: float) -> float:
-    """Return the norm once the smallest margin is scaled to 1; inf where a margin is negative."""
+    """Return the norm once the smallest margin is scaled to 1; inf if it is not positive."""
     if min_margin > 0:
         return norm / min_margin
     return math.inf

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base.rounding import LARGEST, SAFETY, UNIT, Enclosure, sum_up, times_two_to, up
 from implicit_bias.base.validation import Array, as_finite, as_numbers, check_shape
 from implicit_bias.bounds.lower import NEAR
-from implicit_bias.bounds.rounding import precise_predictions, predictions
+from implicit_bias.bounds.rounding import precise_predictions, score_errors
 from implicit_bias.problem import Features, MarginProblem
 
 # Coefficients whose best scale gains less than this fraction of their norm are graded as they are.
@@ -72,22 +72,22 @@ class PrimalPoint:
         That of the power of two.
     given_offsets : ndarray of shape (K',), or None
         Offsets that go with ``coef``; None for the best ones.
-    values : ndarray of shape (N, K')
+    score_values : ndarray of shape (N, K')
         f_k(x_n), without offsets.
     as_stored : bool
         With a soft margin, whether the bound is taken at the coefficients' own scale, c =
         2^exponent, instead of the best one.
-    radius : ndarray of shape (N, K'), optional
-        What rounding may have added to ``values``, where it is known.
+    score_radius : ndarray of shape (N, K'), optional
+        What rounding may have added to ``score_values``, where it is known.
     """
 
     problem: MarginProblem
     coef: Array
     exponent: int
     given_offsets: Array | None
-    values: Array
+    score_values: Array
     as_stored: bool
-    radius: Array | None = None
+    score_radius: Array | None = None
 
     @classmethod
     def of(
@@ -118,9 +118,9 @@ class PrimalPoint:
     @cached_property
     def scores(self) -> Enclosure:
         """f_k(x_n), (N, K'), without offsets."""
-        if self.radius is not None:
-            return Enclosure(self.values, self.radius)
-        return score_enclosures(self.problem.features, self.coef, self.values)
+        if self.score_radius is not None:
+            return Enclosure(self.score_values, self.score_radius)
+        return score_enclosures(self.problem.features, self.coef, self.score_values)
 
     @cached_property
     def offsets(self) -> Array:
@@ -128,11 +128,11 @@ class PrimalPoint:
         if self.given_offsets is not None:
             return self.given_offsets
         if self.problem.norm_shape[0] > 1:
-            return _offsets_of_largest_margin(self.problem, self.values)
+            return _offsets_of_largest_margin(self.problem, self.score_values)
         return self._best_offset_of_two_classes()
 
     @cached_property
-    def smallest(self) -> Enclosure:
+    def sample_margins(self) -> Enclosure:
         """Smallest margin q_n of each sample, (N,), of ``coef`` and ``offsets``."""
         return smallest_margins(self.problem, self.scores, self.offsets)
 
@@ -141,7 +141,7 @@ class PrimalPoint:
     @cached_property
     def bound(self) -> float:
         """The upper bound."""
-        return self._bound_with(self.smallest.radius)
+        return self._bound_with(self.sample_margins.radius)
 
     @cached_property
     def central(self) -> float:
@@ -151,16 +151,17 @@ class PrimalPoint:
     @property
     def allowance(self) -> float:
         """Fraction of the upper bound that rounding may cost; inf where it may cost all of it."""
-        if math.isfinite(self.bound):
-            if self.central > 0:
-                return self.bound / self.central - 1.0
-            costs_all = self.bound > 0
-        else:
-            # With more digits the coefficients may turn out to separate the samples: none of the
-            # margins is negative for certain.
-            high = self.smallest.value + self.smallest.radius
-            costs_all = bool(np.isfinite(self.norm) and high.min() > 0)
-        if costs_all:
+        if not math.isfinite(self.bound):
+            # With more digits the coefficients may turn out to separate the samples, unless some
+            # margin is certainly not positive.
+            high = self.sample_margins.value + self.sample_margins.radius
+            if np.isfinite(self.norm) and high.min() > 0:
+                return math.inf
+            return 0.0
+        if self.central > 0:
+            return self.bound / self.central - 1.0
+        # Without rounding the bound would be 0.
+        if self.bound > 0:
             return math.inf
         return 0.0
 
@@ -171,7 +172,7 @@ class PrimalPoint:
         if not np.isfinite(self.norm):
             return zero
         if problem.hard_margin:
-            smallest = float((self.smallest.value - radius).min())
+            smallest = float((self.sample_margins.value - radius).min())
             if smallest > 0:
                 return up(self.norm / smallest)
             return math.inf
@@ -191,7 +192,7 @@ class PrimalPoint:
         """
         # Margins at the scale c. Their errors are the radius, and the rounding of the products with
         # c and of the losses.
-        margins = self.scale * self.smallest.value
+        margins = self.scale * self.sample_margins.value
         error = SAFETY * (self.scale * radius + 8 * UNIT * (np.abs(margins) + 1.0))
         plain = self._primal_value(margins, error, 0.0)
         # A stretch of twice the largest error brings all margins that may be 1 above it.
@@ -222,14 +223,14 @@ class PrimalPoint:
 
     @cached_property
     def scale(self) -> float:
-        """The c of the smallest primal value of c ``coef``; 0 where zeta = 0 is as good.
+        """The c at which c ``coef`` has the smallest primal value; 0 where zeta = 0 is as good.
 
         With a hard margin it is 0 where no c separates the samples.
         """
         problem = self.problem
         rows = problem.constraints
         unit = self._own_scale
-        q = rows.smallest(rows.margins(self.values + self.offsets))
+        q = rows.smallest(rows.margins(self.score_values + self.offsets))
         if problem.hard_margin:
             # The c that takes the coefficients to unit margin.
             c = 0.0
@@ -260,7 +261,7 @@ class PrimalPoint:
     def _best_offset_of_two_classes(self) -> Array:
         """Return the offset (1,) of the smallest primal value over offsets and scales c."""
         problem = self.problem
-        f = self.values
+        f = self.score_values
         positive = problem.owners == 0
         if problem.hard_margin:
             # Half way between the classes.
@@ -268,7 +269,7 @@ class PrimalPoint:
         if not (np.isfinite(self.norm) and self.norm > 0):
             return offsets_of_zero(problem)
         # With the best offset for each c, the primal value is convex in c: golden section finds it.
-        # For b -> -infinity every positive sample has a loss, and no other one: that is the slope.
+        # The slope in b, for b -> -infinity: every positive sample has a loss, and no other one.
         slope = -problem.shares[positive].sum()
 
         def offset(c: float) -> float:
@@ -300,27 +301,27 @@ class PrimalPoint:
             if len(samples) == 0:
                 break
             done[samples] = True
-            values = found.values.copy()
+            values = found.score_values.copy()
             radius = found.scores.radius.copy()
             for k, of_class in enumerate(self.coef):
                 part = precise_predictions(features.fast_gates, features.X, of_class, samples)
                 values[samples, k] = part.value
                 radius[samples, k] = part.radius
-            found = replace(found, values=values, radius=radius)
+            found = replace(found, score_values=values, score_radius=radius)
         return found
 
     @property
     def _decisive(self) -> NDArray[np.bool_]:
         """The samples whose scores may decide on the bound, shape (N,)."""
-        low = self.smallest.value - self.smallest.radius
+        low = self.sample_margins.value - self.sample_margins.radius
         if not self.problem.hard_margin:
             # Those that may have a loss.
             return 1.0 - self.scale * low > 0
-        high = self.smallest.value + self.smallest.radius
+        high = self.sample_margins.value + self.sample_margins.radius
         if self.given_offsets is not None:
             # Those that may have the smallest margin.
             return low <= high.min()
-        # The best offsets make the smallest margins of classes equal: of each it must be known.
+        # The best offsets make the smallest margins of all classes equal, so each of these counts.
         owners = self.problem.owners
         least = np.full(int(owners.max()) + 1, np.inf)
         np.minimum.at(least, owners, high)
@@ -335,7 +336,7 @@ class PrimalPoint:
         problem = self.problem
         c = self.scale
         if c > 0 and not problem.hard_margin:
-            c *= 1.0 + self._soft_bound(self.smallest.radius)[1]
+            c *= 1.0 + self._soft_bound(self.sample_margins.radius)[1]
         if c == self._own_scale or (c == 0 and problem.hard_margin):
             return replace(self, given_offsets=self.offsets, as_stored=True)
         # At c = 0 offsets alone are left.
@@ -360,7 +361,7 @@ class PrimalPoint:
     @property
     def margins(self) -> Array:
         """Smallest margins (N,) of the coefficients as given."""
-        return np.ldexp(self.smallest.value, self.exponent)
+        return np.ldexp(self.sample_margins.value, self.exponent)
 
     @property
     def min_margin(self) -> float:
@@ -374,14 +375,11 @@ class PrimalPoint:
 def score_enclosures(features: Features, coef: Array, values: Array | None = None) -> Enclosure:
     """Scores (N, K') of coefficients (K', M, D), with what rounding may have added to them.
 
-    ``values`` are the scores as they were computed, where they were.
+    ``values`` are the scores, where they were computed before.
     """
     if values is None:
         values = features.apply(coef)
-    radii = []
-    for of_class, scores in zip(coef, values.T, strict=True):
-        found = predictions(features.fast_gates, features.input_norms, of_class, scores)
-        radii.append(found.radius)
+    radii = [score_errors(features.fast_gates, features.input_norms, part) for part in coef]
     return Enclosure(values, np.stack(radii, axis=1))
 
 
@@ -390,8 +388,9 @@ def smallest_margins(problem: MarginProblem, scores: Enclosure, offsets: Array) 
     rows = problem.constraints
     value = scores.value + offsets
     margins = rows.margins(value)
-    error = rows.sizes(scores.radius + 2 * UNIT * np.abs(value)) + 2 * UNIT * np.abs(margins)
-    error *= SAFETY
+    # Errors of the scores and of their sums with offsets, and of the difference of two of these.
+    error = rows.margin_errors(scores.radius + 2 * UNIT * np.abs(value))
+    error = SAFETY * (error + 2 * UNIT * np.abs(margins))
     # The smallest of the true margins is between the smallest of their lower and upper bounds.
     least = rows.smallest(margins)
     below = rows.smallest(margins - error)
@@ -424,8 +423,9 @@ def best_scale(norm: float, margins: Array, C: float | Array) -> float:
         if smallest > 0:
             return 1.0 / smallest
         return 0.0
-    # The slope in c rises by C m at c = 1 / m, for each margin m > 0. All is divided by the largest
-    # C, which may be huge.
+    # At c = 0 every sample has a loss, which changes at the rate -C m, m its margin. The loss of a
+    # sample with m > 0 ends at c = 1 / m, and the slope rises there by C m. All is divided by the
+    # largest C, which may be huge.
     rises = margins * (C / largest)
     slope = norm / largest - float(rises.sum())  # at c = 0
     positive = margins > 0

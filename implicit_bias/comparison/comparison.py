@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from implicit_bias.training.history import HistoryPoint
 
 # Column of the labels in a table of predictions.
-TRUE = "true label"
+TRUE_LABEL = "true label"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -256,8 +256,8 @@ class Comparison:
     @property
     def ranks_models(self) -> bool:
         """Whether the models are compared by their errors, and not only by their limits."""
-        # Beside trained networks the question is how far they are from their limits. On the user's
-        # own data it is also which model errs least.
+        # With trained networks the question is how far they are from their limits. On the user's
+        # own data it is also which model has the lowest error.
         return self.own is not None or not any(model.history for model in self.models)
 
     def conclusions(self, to_limit: Mapping[str, str] | None = None) -> list[Conclusion]:
@@ -302,8 +302,8 @@ class Comparison:
             )
         svm = self.svm_of(network)
         if svm is None:
-            # An SVM of the same gates with a finite C is no limit of the network, but stands
-            # nearest to it: their predictions are compared.
+            # An SVM of the same gates with a finite C is not the limit of the network. Without the
+            # SVM that is, its predictions are compared with those of the network.
             soft_svms = self.soft_svms_of(network)
             if not soft_svms:
                 return facts
@@ -314,7 +314,7 @@ class Comparison:
             svm=svm.name,
             agreement=self.agreement(network.name, svm.name),
             # A pair has disagreements, the verdict speaks of agreement.
-            by_chance=1 - self.pair(network.name, svm.name).by_chance,
+            chance_agreement=1 - self.pair(network.name, svm.name).by_chance,
             dead=_dead_units(network, svm),
         )
 
@@ -333,7 +333,7 @@ class Comparison:
                 tied.append(model.name)
 
         # The largest duality gap of the SVMs. A network has one bound only, and an infinite gap.
-        gap = math.nan  # where there is no SVM; fmax takes a number over it
+        gap = math.nan  # without an SVM; the maximum of nan and a number is the number, by fmax
         for model in self.predicting:
             if model.margin is not None and math.isfinite(model.margin.gap):
                 gap = np.fmax(gap, model.margin.gap)
@@ -353,7 +353,7 @@ class Comparison:
         label = labels.tolist()[counts.argmax()]
         majority = label_text(label)
         if self.own is not None:
-            # There labels are numbers, and the file has the names of the classes.
+            # The user's labels are numbered in `Dataset`, which has their names.
             majority = self.own.train.names[int(label)]
         beside_majority = PairedDifference.of(best.wrong, self.y != label)
         return replace(facts, majority=majority, beside_majority=beside_majority)
@@ -381,7 +381,7 @@ class Comparison:
         """
         import pandas as pd
 
-        columns: dict[str, Any] = {TRUE: self.y}
+        columns: dict[str, Any] = {TRUE_LABEL: self.y}
         for model in self.models:
             columns[model.name] = model.predicted
         if len(self.predicting) > 1:
@@ -463,13 +463,13 @@ def _margin_cells(model: ModelResult) -> list[str]:
 
 
 def _dead_units(network: ModelResult, svm: ModelResult) -> int:
-    """Count the units of norm 0 in a network that its SVM uses.
+    """Count the units of norm 0 in a network that are active in its SVM.
 
-    Not those that are merely small: they have a gradient, and may grow.
+    Units that are merely small do not count: they have a gradient, and may grow.
     """
     solution = svm.known_margin.fitted.solution
     margin = network.margin
-    # With one group there is one norm for all units, which is 0 for the network of weights 0 only.
+    # With one group there is one norm for all units together, which says nothing about any of them.
     if margin is None or solution is None or margin.units == 1:
         return 0
     return int(np.count_nonzero((margin.unit_norms == 0) & solution.active))

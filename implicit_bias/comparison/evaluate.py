@@ -94,7 +94,7 @@ def compare(
 samples (0 %); its difference from linear is not significant (McNemar’s exact test).
     >>> page = result.report("my-report")  # doctest: +SKIP
     """
-    # Checks: the models are checked here, their labels and inputs by their own `predictions`.
+    # Labels and inputs are checked below, when each model predicts.
     if not isinstance(models, Mapping):
         raise TypeError('models must be a mapping from names to classifiers, as {"svm": svm}')
     for name, model in models.items():
@@ -109,9 +109,8 @@ samples (0 %); its difference from linear is not significant (McNemar’s exact 
     if not models or len(labels) == 0:
         raise ValueError("compare needs at least one fitted model and one test sample")
 
-    # What each model answers, on the test samples and on those that it was fitted to.
-    # Margins and norms are of the last step of a pipeline, in the inputs that the steps before it
-    # make.
+    # What each model predicts, on the test samples and on those that it was fitted to. The margin
+    # problem of a pipeline is that of its last step, whose inputs the steps before it make.
     steps = {name: last_step(model) for name, model in models.items()}
     on_test = {name: step.predictions(X, labels) for name, step in steps.items()}
     on_train: dict[str, Predictions] = {}
@@ -180,7 +179,7 @@ def _margin_results(
     steps: Mapping[str, LastStep], on_train: Mapping[str, Predictions], y: NDArray[Any]
 ) -> dict[str, MarginResult]:
     """Return the `MarginResult` of each model that has a margin problem, by its name."""
-    # The program of each model on the training samples, whichever samples it was solved on.
+    # The margin problem of each model on all training samples, even if an SVM was solved on some.
     fitted: dict[str, FittedMargin] = {}
     problems: dict[str, MarginProblem] = {}
     for name, step in steps.items():
@@ -193,10 +192,10 @@ def _margin_results(
     certificates = {}
     for name, problem in problems.items():
         solution = fitted[name].solution
-        # `FittedMargin.problem` returns the very problem that was solved, if the samples are the
-        # same.
+        # `FittedMargin.problem` returns the very object that was solved, if the samples are the
+        # same. Then its certificate is known.
         if solution is not None and solution.problem is problem:
-            certificates[name] = solution.certificate  # the one that was solved, on all its samples
+            certificates[name] = solution.certificate
         else:
             alpha = fitted[name].alpha(problem)
             certificates[name] = certify(problem, fitted[name].coef, alpha, fitted[name].intercept)
@@ -206,8 +205,8 @@ def _margin_results(
     for name, problem in problems.items():
         same_gates = []
         for other in names:
-            # Gates are compared by what they are at the samples: two models may have drawn the same
-            # ones.
+            # Gates are compared by their values at the samples: models of different types may have
+            # the same ones. A model is among its own ``same_gates``.
             if problem is problems[other] or problem.has_gates_of(problems[other]):
                 same_gates.append(other)
         # Any dual variables of a program bound its optimum: models of one program share the best.
@@ -217,26 +216,27 @@ def _margin_results(
             if _same_program(problem, problems[other]):
                 same_program.append(other)
                 optimum = max(optimum, certificates[other].lower)
-        # That nothing separates with these gates holds under every norm. But a proof without an
-        # intercept says nothing about a program with one, and a finite C always has a solution.
+        # A proof that nothing separates with these gates holds under every norm. But a proof
+        # without an intercept says nothing about a problem with one, and with a finite C there
+        # always is a solution.
         inseparable = False
         for other in same_gates:
             has_offset = problems[other].intercept or not problem.intercept
             if problem.hard_margin and fitted[other].inseparable and has_offset:
                 inseparable = True
-        view = fitted[name]
-        group_norms = problem.group_norms(view.coef)
+        model = fitted[name]
+        group_norms = problem.group_norms(model.coef)
         norm = float(group_norms.sum()) or 1.0  # weights of 0 have margins of 0, not of nan
         results[name] = MarginResult(
-            fitted=view,
-            # The first of the models that share it gives its number to all of them.
+            fitted=model,
+            # Models that share gates, or a problem, have the number of the first of them.
             gates=names.index(same_gates[0]),
             program=names.index(same_program[0]),
             inseparable=inseparable,
             certificate=certificates[name],
             optimum=optimum,
             unit_norms=group_norms / norm,
-            margins=problem.margins(problem.decision(view.coef), view.offset) / norm,
+            margins=problem.margins(problem.decision(model.coef), model.offset) / norm,
         )
     return results
 

@@ -79,12 +79,12 @@ class LastStep:
     ----------
     model : Predicts
         The classifier.
-    inputs : callable
+    transform : callable
         Makes its inputs from those that the pipeline is given.
     """
 
     model: Predicts
-    inputs: Callable[[ArrayLike], ArrayLike]
+    transform: Callable[[ArrayLike], ArrayLike]
 
     @property
     def classifier(self) -> BinaryClassifier | None:
@@ -108,7 +108,7 @@ class LastStep:
         ValueError
             Labels (n,) that the model does not know, or not one per sample.
         """
-        inputs = self.inputs(X)
+        inputs = self.transform(X)
         scores: dict[Any, Array] = {}
         if self.classifier is None:
             # As objects, so that None can stand for an undecided model beside labels of any type.
@@ -134,7 +134,7 @@ class LastStep:
             )
         # None differs from every label, so an undecided model is wrong.
         wrong = np.asarray(predicted != y, dtype=bool)
-        # Coefficients of 0 stand for a predictor that does not exist: they have no error.
+        # An SVM without a predictor has coefficients 0, whose errors would mean nothing.
         if self.fitted is not None and not self.fitted.has_predictor:
             wrong = wrong[:0]
         return Predictions(inputs, predicted, wrong, scores)
@@ -149,7 +149,7 @@ def last_step(model: Predicts) -> LastStep:
     >>> from sklearn.preprocessing import StandardScaler
     >>> from implicit_bias import MaxMarginSVC
     >>> pipeline = make_pipeline(StandardScaler(), MaxMarginSVC())
-    >>> last_step(pipeline.fit([[1.0], [3.0]], [0, 1])).inputs([[2.0]]).tolist()
+    >>> last_step(pipeline.fit([[1.0], [3.0]], [0, 1])).transform([[2.0]]).tolist()
     [[0.0]]
     """
     if isinstance(model, Searched):
@@ -160,15 +160,15 @@ def last_step(model: Predicts) -> LastStep:
         # A slice of a pipeline shares its fitted steps.
         before = model[:-1]
 
-        def inputs(X: ArrayLike) -> ArrayLike:
+        def transform(X: ArrayLike) -> ArrayLike:
             if len(before):
                 X = before.transform(X)
-            return last.inputs(X)
+            return last.transform(X)
 
-        # Otherwise the pipeline predicts as a whole: of a classifier of another package no inputs
-        # are needed.
+        # A pipeline that ends in a classifier of another package predicts as a whole: there are no
+        # margins, so that the inputs of that classifier are not needed.
         if last.classifier is not None:
-            return LastStep(last.model, inputs)
+            return LastStep(last.model, transform)
     return LastStep(model, lambda X: X)
 
 

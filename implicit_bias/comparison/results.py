@@ -14,7 +14,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate, Status
 from implicit_bias.bounds.status import excess, norm_at_margin_1
 from implicit_bias.estimators.base import FittedMargin
-from implicit_bias.modules.stationarity import active_units
+from implicit_bias.modules import stationarity
 
 if TYPE_CHECKING:
     from implicit_bias.training.history import HistoryPoint
@@ -42,7 +42,7 @@ class MarginResult:
         Largest certified lower bound on the optimal norm among the compared models of the same
         problem; 0 where none has dual variables.
     unit_norms : ndarray of shape (G,)
-        Fraction of the norm that each group has.
+        Norm of each group as a fraction of the whole norm.
     margins : ndarray of shape (N,)
         Normalized margin y_n (f(x_n) + b) / norm of each training sample; with many classes the
         smallest f_{y_n}(x_n) - f_k(x_n), offsets included, over the norm.
@@ -87,8 +87,7 @@ class MarginResult:
 
     def excess_at(self, point: HistoryPoint) -> float:
         """Excess at a point of the history; nan where the network did not separate its samples."""
-        # Points of the history have the norm and the margin of the network as it was, not at unit
-        # margin.
+        # A point has norm and margin of the weights as they were at that step.
         if point.min_margin <= 0:
             return np.nan
         return excess(norm_at_margin_1(point.norm, point.min_margin), self.optimum)
@@ -113,7 +112,7 @@ class MarginResult:
         """
         if self.fitted.solution is None:
             # A network has no multipliers, and gradient descent takes no unit to exactly 0.
-            return active_units(self.unit_norms)
+            return stationarity.active_units(self.unit_norms)
         return self.fitted.solution.active
 
     @property
@@ -261,7 +260,7 @@ class ModelResult:
 
     def row(self) -> dict[str, Any]:
         """Return the scalars of a table of models."""
-        # A key that no model has makes no column; where only some have it, the others are empty.
+        # A key that no model has makes no column. A model without a key has an empty cell.
         row: dict[str, Any] = {
             "model": self.name,
             "error": self.error,

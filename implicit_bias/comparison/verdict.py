@@ -137,7 +137,7 @@ class Standing:
         Misclassified test samples.
     agreement : Count or None
         Test samples on which network and SVM agree.
-    by_chance : float
+    chance_agreement : float
         Fraction on which independent models of their error rates would agree.
     held_out : bool or None
         Whether the test samples are others than the training samples; None if unknown.
@@ -172,7 +172,7 @@ class Standing:
     train_wrong: Count | None = None
     wrong: Count | None = None
     agreement: Count | None = None
-    by_chance: float = math.nan
+    chance_agreement: float = math.nan
     held_out: bool | None = True
     trained_on_given: bool = True
     inseparable: bool = False
@@ -195,20 +195,20 @@ class Standing:
             return Verdict.SOFT
         if self.svm is not None and self.geometry != "l2":
             return Verdict.OTHER_NORM
-        # Before NO_SVM: without training samples no model has a margin problem, and each SVM would
-        # seem to be missing.
+        # Before NO_SVM: without training samples no model has a `MarginResult`, so that no SVM of
+        # the network's problem is found.
         if not self.trained_on_given:
             return Verdict.NO_TRAINING_SAMPLES
         if self.svm is None:
             return Verdict.NO_SVM
-        # Then whether the network has a norm at unit margin, and a minimum to hold it against.
+        # Then whether the network has a norm at unit margin, and a minimum to compare it with.
         some_wrong = self.train_wrong is not None and self.train_wrong.count > 0
         # Where the count is not known, an infinite norm at unit margin says the same.
         if some_wrong or math.isinf(self.excess):
             return Verdict.NOT_SEPARATED
         if math.isnan(self.excess):
             return Verdict.NO_BOUND
-        # Last how far it is; what may explain a distance does not matter where there is none.
+        # Last how far it is. What may explain an excess matters only if there is one.
         if self.excess <= CLOSE:
             return Verdict.CONVERGED
         if self.relaxed:
@@ -315,7 +315,7 @@ def _values_of_standing(facts: Standing) -> dict[str, str]:
         "dead": str(facts.dead),
         "close": percent(CLOSE, space=" "),
     }
-    # Without their count some are wrong all the same: the norm at unit margin is infinite.
+    # Where their number is not known, NOT_SEPARATED still says "some".
     if facts.train_wrong is not None:
         values["train_wrong"] = str(facts.train_wrong)
     if math.isfinite(facts.excess):
@@ -329,8 +329,8 @@ def _values_of_standing(facts: Standing) -> dict[str, str]:
         values["agreed"] = str(facts.agreement)
         values["agreement"] = percent(facts.agreement.share, space=" ")
         values["agreement_interval"] = percent_range(*facts.agreement.interval, space=" ")
-        if math.isfinite(facts.by_chance):
-            values["chance_agreement"] = percent(facts.by_chance, space=" ")
+        if math.isfinite(facts.chance_agreement):
+            values["chance_agreement"] = percent(facts.chance_agreement, space=" ")
     return values
 
 
@@ -350,7 +350,7 @@ def _values_of_ranking(facts: Ranking) -> dict[str, str]:
         values["gap"] = number(facts.gap, 1)
     if facts.beside_majority is not None:
         beside = facts.beside_majority
-        # The second of the two is the predictor that always answers alike.
+        # The second of the two is the predictor that always answers with the same class.
         share = Count(beside.both + beside.only_second, beside.total).share
         values["majority_error"] = percent(share, space=" ")
     return values

@@ -17,8 +17,8 @@ zeta       (E, D)        W', so that f = sum_e q_e <zeta_e, x_best - x_t>
 
 Training W by gradient descent belongs to the l2 (Frobenius) norm. Training keys and queries apart,
 W = K Q' with at least min(D, E) columns each, belongs to the nuclear norm: 1/2 (||K||^2 + ||Q||^2)
-is at least ||W||_*, and equal to it for some K and Q of this product. Normalised steps in another
-norm belong to this norm of W, as for linear predictors.
+is at least ||W||_*, and equal to it for some K and Q with W = K Q'. Steepest descent in another
+norm belongs to that norm of W, as for linear predictors.
 
 Source: Tarzanagh, Li, Thrampoulidis, Oymak (2023), "Transformers as support vector machines".
 """
@@ -81,7 +81,7 @@ def attention_margin(
     Raises
     ------
     ValueError
-        Shapes that do not fit, NaN, a single token, or a best token that there is not.
+        Shapes that do not fit, NaN, a single token, or ``best`` outside of 0 .. T - 1.
     TypeError
         Not a norm.
 
@@ -111,22 +111,22 @@ def attention_margin(
             "there is nothing to select; pass (samples, tokens, features)"
         )
     check_shape(q, "query", (N, q.shape[1]), f"pass one query for each of the {N} samples")
-    # All differences x_best - x_t, and then those of the other tokens, one sample after the other.
-    own = np.arange(T) == _as_places(best, N, T)[:, None]  # (N, T)
-    differences = X[own][:, None] - X  # (N, T, D)
+    # The differences x_best - x_t of all tokens. That of the best token itself is left out below.
+    is_best = np.arange(T) == _as_places(best, N, T)[:, None]  # (N, T)
+    differences = X[is_best][:, None] - X  # (N, T, D)
     norm = as_norm(norm)
-    if not isinstance(norm, Entrywise | GroupNorm):  # these see (E, D) as it is
+    if not isinstance(norm, Entrywise | GroupNorm):  # these need no matrix of E rows
         norm = NormOfScores(norm)
     labels = np.ones(N * (T - 1))
-    return MarginProblem(differences[~own], labels, np.repeat(q, T - 1, axis=0), C=C, norm=norm)
+    return MarginProblem(differences[~is_best], labels, np.repeat(q, T - 1, axis=0), C=C, norm=norm)
 
 
 @dataclass(frozen=True, eq=False)
 class NormOfScores(SumNorm):
     """A norm of W' (E, D) as a matrix of E rows.
 
-    The problem has two classes, and norms of matrices take its coefficients (1, E, D) for one row:
-    this norm reshapes them to (E, 1, D).
+    Norms of matrices take coefficients (K', M, D) as a matrix of K' rows. A problem of attention
+    has K' = 1, M = E: this norm reshapes its coefficients (1, E, D) to (E, 1, D) first.
 
     Parameters
     ----------
@@ -174,6 +174,7 @@ def _matrix_shape(shape: Shape) -> Shape:
 
 
 def _as_matrix(coef: Array) -> Array:
+    """Return coefficients (E, D) or (1, E, D) as (E, 1, D)."""
     return coef.reshape(_matrix_shape(coef.shape))
 
 

@@ -2,9 +2,10 @@ r"""The constraints of a margin problem: one per pair of a sample and a rival cl
 
         <b_p (x) phi(x_n(p)), zeta> + <b_p, offset>  >=  1 - xi_n(p),      p = 1 .. R
 
-with b_p = e_{y_n} - e_k for each class k other than the sample's own: the owner y_n and the rival k
-of a row determine b_p. Scores f (N, K') = phi(x_n)' zeta are those of the first K' classes; the
-others score 0. So labels -1 and +1 are the case K' = 1 and need no other formulas:
+where n(p) is the sample of constraint p. Each constraint, or row, has an owner, the class y_n of
+its sample, and a rival, one of the other classes k; b_p = e_{y_n} - e_k. Scores f (N, K') =
+phi(x_n)' zeta are those of the first K' classes; the other classes score 0. So labels -1 and +1 are
+the case K' = 1 and need no other formulas:
 
 =================  ====  =================  ======================================================
 labels             K'    R                  b_p in R^K'
@@ -13,11 +14,11 @@ labels             K'    R                  b_p in R^K'
 classes 0 .. K-1   K     N (K - 1)          e_{y_n} - e_k
 =================  ====  =================  ======================================================
 
-Differences alone count, so that K' = K - 1 is enough for V(alpha) = 0 and for the offsets, too: the
-columns of the last class are the negative sum of the others' (`narrowed`). The Gram matrix of the
+Only differences of scores matter. So K' = K - 1 is enough for V(alpha) = 0, and for the offsets:
+the columns of the last class are minus the sum of the others' (`narrowed`). The Gram matrix of the
 constraints is that of the samples under one more mask, <b_p, b_q>. As a graph, the classes are the
-nodes and the constraints the edges; sum_p alpha_p b_p = 0, the equation of the intercept, says that
-alpha is a flow that no class gains or loses.
+nodes and the constraints the edges. Then sum_p alpha_p b_p = 0, the equation of the intercept, says
+that alpha is a flow that no class gains or loses.
 
 ============  =======  ===========================================================================
 samples       (R,)     n(p), in ascending order
@@ -47,7 +48,7 @@ Integers = NDArray[np.int64]
 class Constraints:
     """Some constraints of a problem; see the module's head.
 
-    Numbers are float64 or, as arrays of objects, exact.
+    Methods take float64 numbers or exact ones, in arrays of objects.
 
     Attributes
     ----------
@@ -76,21 +77,21 @@ class Constraints:
     def of_labels(cls, y: NDArray[Any], classes: int | None, intercept: bool) -> Constraints:
         """Return all constraints of labels (N,): -1 and +1, or 0 .. K - 1 with K classes."""
         n = len(y)
-        # The two forms of labels differ here alone.
+        # Only here do the two forms of labels differ.
         if classes is None:
-            own = (y < 0).astype(np.int64)  # class 0 is +1, class 1 is -1 and scores 0
+            owners = (y < 0).astype(np.int64)  # class 0 is +1, class 1 is -1 and scores 0
             n_classes = 2
             width = 1
             alpha_shape: tuple[int, ...] = (n,)
         else:
-            own = y.astype(np.int64)
+            owners = y.astype(np.int64)
             n_classes = classes
             width = classes
             alpha_shape = (n, classes)
-        samples, rivals = np.nonzero(own[:, None] != np.arange(n_classes))
+        samples, rivals = np.nonzero(owners[:, None] != np.arange(n_classes))
         return cls(
             samples=samples,
-            owners=own[samples],
+            owners=owners[samples],
             rivals=rivals,
             n_samples=n,
             n_classes=n_classes,
@@ -104,15 +105,15 @@ class Constraints:
         return len(self.samples)
 
     @property
-    def own(self) -> Integers:
-        """Class of each sample, (N,), where these are all constraints; not ``owners``, (R,)."""
+    def sample_classes(self) -> Integers:
+        """Class of each sample, (N,), if these are all constraints; ``owners`` has it by row."""
         return self.by_sample(self.owners)[:, 0]
 
     def by_sample(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values (R,) of all constraints as (N, K - 1), those of a sample in a row."""
         return values.reshape(self.n_samples, self.n_classes - 1)
 
-    # --- between the rows, the samples and the problem: ``values`` are numbers of the rows, (R,)
+    # --- between rows, samples and the problem: ``values`` are the alpha_p of the rows, (R,)
 
     def values(self, alpha: NDArray[Any]) -> NDArray[Any]:
         """Dual variables of the rows, (R,), from those of the problem, (N,) or (N, K)."""
@@ -121,7 +122,7 @@ class Constraints:
     def alpha(self, values: NDArray[Any], elsewhere: Any = 0) -> NDArray[Any]:
         """Dual variables of the problem, (N,) or (N, K), from those of the rows.
 
-        What has no row among these, as a sample's own class, is ``elsewhere``.
+        Entries without a row among these, as those of a sample's own class, are ``elsewhere``.
         """
         alpha = np.full(self.alpha_shape, elsewhere, dtype=values.dtype)
         alpha.reshape(-1)[self._places] = values
@@ -132,7 +133,7 @@ class Constraints:
         return self.alpha(np.full(len(self), 1.0 / (self.n_classes - 1)))
 
     def totals(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Sum of each sample's values, (N,): what its box bounds of its dual variables."""
+        """Sum of each sample's values, (N,): with a soft margin it is at most C_n."""
         totals = np.zeros(self.n_samples, dtype=values.dtype)
         np.add.at(totals, self.samples, values)
         return totals
@@ -140,8 +141,8 @@ class Constraints:
     def smallest(self, values: NDArray[Any]) -> NDArray[Any]:
         """Smallest of each sample's values, (N,); inf for a sample without rows."""
         smallest = np.full(self.n_samples, np.inf, dtype=values.dtype)
-        # The rows of a sample lie together, from its first one on.
-        # The reduction is left out where each has one row, as with two classes.
+        # The rows of a sample lie together, from its first one on. If each sample has one row, as
+        # with two classes, there is nothing to reduce.
         if len(self._first) < len(values):
             values = np.minimum.reduceat(values, self._first)
         smallest[self.samples[self._first]] = values
@@ -154,9 +155,12 @@ class Constraints:
         table = self._with_unscored(scores).reshape(-1)
         return table[self._own_places] - table[self._rival_places]
 
-    def sizes(self, scores: Array) -> Array:
-        """<abs(b_p), f(x_n(p))> of the rows, (R,): of the errors of scores, those of margins."""
-        table = self._with_unscored(scores).reshape(-1)
+    def margin_errors(self, score_errors: Array) -> Array:
+        """Bounds on the errors of margins, (R,), from those of scores, (N, K'): their sums.
+
+        A margin is a difference of two scores, and the errors of both add up.
+        """
+        table = self._with_unscored(score_errors).reshape(-1)
         return np.asarray(table[self._own_places] + table[self._rival_places])
 
     def weights(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -169,12 +173,12 @@ class Constraints:
 
     @property
     def labels(self) -> sp.csr_array:
-        """b_p, shape (R, K')."""
+        """The label vectors b_p, shape (R, K')."""
         return self.of_each_class(sp.csr_array(np.ones((len(self), 1))))
 
     def of_each_class(self, columns: sp.csr_array) -> sp.csr_array:
         """b_p (x) c_p, shape (R, K' m), of columns c (R, m): those of class 0 first."""
-        # The entries of c_p in the columns of the own class, and minus these in the rival's.
+        # c_p goes into the columns of the own class, and minus c_p into those of the rival.
         m = columns.shape[1]
         row = np.repeat(np.arange(len(self)), np.diff(columns.indptr))
         own = columns.indices + m * self.owners[row]
@@ -195,7 +199,7 @@ class Constraints:
 
     @cached_property
     def offsets(self) -> Array:
-        """Entries of b_p of the classes with an intercept, shape (R, J)."""
+        """What free offsets, (J,), are multiplied by in each row: entries of b_p, shape (R, J)."""
         return self._label_entries(self.offset_classes)
 
     def of_classes(self, offsets: NDArray[Any]) -> NDArray[Any]:
@@ -206,7 +210,7 @@ class Constraints:
 
     def free_offsets(self, intercept: Array) -> Array:
         """Return the free offsets, (J,), from those of all classes, (K'): inverts `of_classes`."""
-        # Differences alone count, so that the last class may be brought to 0.
+        # Only differences matter, so that all offsets may be shifted until the last class has 0.
         whole = np.append(intercept, np.zeros(self.n_classes - self.width))
         return whole[self.offset_classes] - whole[-1]
 
@@ -226,21 +230,24 @@ class Constraints:
         return replace(self, width=self.n_classes - 1)
 
     def labels_of_touched(self) -> Array:
-        """Entries of b_p of the classes in these rows, without the last of them: (R, classes - 1).
+        """Entries of b_p for the classes that occur in these rows, but for the last: (R, J).
 
-        The last one's entry is left out as it is minus the sum of the others.
+        The entry for the last class is minus the sum of the others.
         """
         touched = np.unique(np.append(self.owners, self.rivals))
         return self._label_entries(touched[:-1])
 
-    def heavy_and_spread(self, weights: Array, count: int) -> Integers:
-        """Return at most this many rows: half of them the heaviest, and some of each class."""
+    def heaviest_and_some_of_each_class(self, weights: Array, count: int) -> Integers:
+        """Return at most ``count`` rows: half of them those of the largest weights (R,).
+
+        The other half are rows of each class, evenly spaced.
+        """
         if len(self) <= count:
             return np.arange(len(self))
-        # Weights are estimates: rows of every class guard against wrong ones.
+        # Weights are estimates. Where they are wrong, the rows of every class are needed.
         heaviest = np.argsort(-weights, kind="stable")[: count // 2]
         each = count // (2 * len(np.unique(self.owners)))
-        return np.union1d(heaviest, spread(self.owners, each))
+        return np.union1d(heaviest, evenly_spaced(self.owners, each))
 
     def _label_entries(self, classes: Integers) -> Array:
         """Entries of b_p of some classes, shape (R, J)."""
@@ -258,7 +265,7 @@ class Constraints:
         """Place of each row's dual variable in the problem's array, (N,) or (N, K), flattened."""
         if len(self.alpha_shape) == 1:
             return self.samples
-        return self._rival_places  # row-major: sample, rival
+        return self._rival_places  # alpha_nk belongs to the rival k
 
     @cached_property
     def _own_places(self) -> Integers:
@@ -280,7 +287,9 @@ class Constraints:
 
 
 def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> Integers:
-    """Return the rows of the smallest margins, in ascending order; the worst of each sample first.
+    """Choose the rows of the smallest margins, the worst of each sample first.
+
+    They are returned in ascending order of their indices.
 
     Parameters
     ----------
@@ -309,7 +318,7 @@ def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> I
     return np.sort(ranked[:count])
 
 
-def spread(labels: NDArray[np.generic], count: int) -> Integers:
+def evenly_spaced(labels: NDArray[np.generic], count: int) -> Integers:
     """Return indices of at most this many entries of each label, evenly spaced, in order."""
     chosen = []
     for label in np.unique(labels):

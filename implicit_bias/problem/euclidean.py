@@ -86,6 +86,8 @@ def in_groups_of_gates(problem: MarginProblem) -> MarginProblem:
 def with_l1_for_single_entries(problem: MarginProblem) -> MarginProblem:
     """Return the problem under l1 if each group of its norm has one entry; else the problem itself.
 
+    The norms are equal then, and there are methods for l1, such as linear programs.
+
     Examples
     --------
     >>> import numpy as np
@@ -98,7 +100,7 @@ def with_l1_for_single_entries(problem: MarginProblem) -> MarginProblem:
     if found is None or found.inner != "l2":
         return problem
     groups = found.groups.reshape(-1)
-    # A single entry may stay under its Euclidean norm.
+    # The norm of a single coefficient in all stays as it is.
     if len(groups) == 1 or len(np.unique(groups)) < len(groups):
         return problem
     return replace(problem, norm=L1())

@@ -71,7 +71,7 @@ class Features:
         return len(np.unique(self.sparse_gates.indices)) * self.X.shape[1]
 
     @cached_property
-    def n_inputs(self) -> int:
+    def n_varying_inputs(self) -> int:
         """Number of inputs that vary, and 1 more if any of the constant ones is not 0."""
         varying = (self.X != self.X[0]).any(axis=0)
         return int(varying.sum()) + bool(self.X[0][~varying].any())
@@ -100,10 +100,10 @@ class Features:
         if self.zero.any():
             weights = np.where(self.zero[:, None], 0.0, weights)
         if self.gates.shape[1] == 1:  # one product of matrices for all classes
-            support = weights.any(axis=1)
-            used: slice | Integers = slice(None)  # no copy of X where all samples count
-            if not support.all():
-                used = np.flatnonzero(support)
+            weighted = weights.any(axis=1)
+            used: slice | Integers = slice(None)  # no copy of X where all samples have weight
+            if not weighted.all():
+                used = np.flatnonzero(weighted)
             gated = dense(self.fast_gates[used]) * weights[used]
             return np.asarray(gated.T @ self.X[used])[:, None]
         return np.stack([_adjoint(self.X, self.fast_gates, of_class) for of_class in weights.T])
@@ -197,13 +197,14 @@ def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
     ndarray of shape (n,)
     """
     values = np.empty(len(X))
-    few = are_few(gates)
+    sparse_first = sparse_is_faster(gates)
     for start in range(0, len(X), BLOCK):
         rows = slice(start, start + BLOCK)
         Z = gates
-        if len(X) > BLOCK:  # a copy of all gates takes longer than the product
+        if len(X) > BLOCK:  # in one block no gates are copied, which takes longer than the product
             Z = gates[rows]
-        if few:
+        # The sum over gates and inputs, over gates first or over inputs first.
+        if sparse_first:
             values[rows] = np.einsum("nd,nd->n", Z @ coef, X[rows])
         else:
             values[rows] = np.einsum("nm,nm->n", dense(Z), X[rows] @ coef.T)
@@ -212,7 +213,7 @@ def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
 
 def _adjoint(X: Array, gates: GateMatrix, weights: Array) -> Array:
     """Sum of weights_n z(x_n) (x) x_n, shape (M, D), of weights (N,)."""
-    if are_few(gates):
+    if sparse_is_faster(gates):
         return np.asarray(gates.T @ (X * weights[:, None]))
     V = np.zeros((gates.shape[1], X.shape[1]))
     used = np.flatnonzero(weights)  # support vectors: often few
@@ -222,19 +223,21 @@ def _adjoint(X: Array, gates: GateMatrix, weights: Array) -> Array:
     return V
 
 
-def are_few(gates: GateMatrix) -> bool:
-    """Whether a sparse product with the gates takes less time than a dense one."""
+def sparse_is_faster(gates: GateMatrix) -> bool:
+    """Whether a sparse product with the gates takes less time than a dense one.
+
+    It does if the gates are stored sparse, and less than a twentieth of them are not 0 (measured).
+    """
     size = gates.shape[0] * gates.shape[1]
-    # With a smaller fraction of entries that are not 0, a sparse product takes less time.
     return not isinstance(gates, np.ndarray) and bool(gates.nnz < 0.05 * size)
 
 
 def for_products(gates: GateMatrix, small: int = 2**20) -> GateMatrix:
-    """Return gates, as a dense array where products are faster so.
+    """Return the gates, as a dense array if products with them are faster in that form.
 
-    They are with up to ``small`` entries (8 MiB), unless these are sparse.
+    That is so up to ``small`` entries (8 MiB), unless hardly any of them differ from 0.
     """
-    if gates.shape[0] * gates.shape[1] > small or are_few(gates):
+    if gates.shape[0] * gates.shape[1] > small or sparse_is_faster(gates):
         return gates
     found = dense(gates)
     found.setflags(write=False)

@@ -59,7 +59,8 @@ WEIGHT_SCALE = 36.0
 THRESHOLD_SCALE = 9.0
 # 65,536 contexts per unit: the shallow networks of the source paper have up to 2^15.
 MAX_HYPERPLANES = 16
-# Gates as functions of projection minus threshold. Rounding never changes the sign of a difference.
+# Gates as functions of projection minus threshold. The difference has the sign of the comparison,
+# whatever its rounding.
 FIRINGS: dict[str, Callable[[Array], Any]] = {
     ">": lambda differences: differences > 0,
     ">=": lambda differences: differences >= 0,
@@ -236,7 +237,8 @@ class HyperplaneContexts(Gating):
         rng = as_generator(random_state)
         shape = (n_units, n_hyperplanes)
         weights = rng.normal(0.0, WEIGHT_SCALE, (*shape, X.shape[1]))
-        drawn = rng.normal(0.0, THRESHOLD_SCALE, shape)  # always, so that it shifts no later draw
+        # Drawn even if other thresholds are chosen: later draws of the generator stay the same.
+        drawn = rng.normal(0.0, THRESHOLD_SCALE, shape)
         if reference is None:
             reference = X
         thresholds = _thresholds(threshold, weights, drawn, as_features(reference, X.shape[1]))
@@ -334,7 +336,7 @@ class GlobalContexts(Gating):
 
     def contexts(self, X: ArrayLike) -> NDArray[np.int64]:
         """Column of each sample, shape (n,); -1 in a context that training never saw."""
-        # The packed bits of a joint context are its name.
+        # The packed bits of a joint context serve as its key.
         column = {code.tobytes(): m for m, code in enumerate(self.codes)}
         packed = _packed(self.local.fires(X))
         return np.array([column.get(code.tobytes(), -1) for code in packed], dtype=np.int64)
@@ -424,7 +426,7 @@ class UnitGates(Gating):
         rng = as_generator(random_state)
         n_features = X.shape[1]
         weights = rng.normal(0.0, 1.0 / math.sqrt(n_features), (n_units, n_features))
-        # Thresholds have the source's ratio to the weights, whose scale is another one here.
+        # The weights are scaled otherwise than in the source, thresholds have its ratio to them.
         ratio = THRESHOLD_SCALE / WEIGHT_SCALE
         drawn = rng.normal(0.0, ratio / math.sqrt(n_features), n_units)
         if init == "orthogonal":
@@ -454,7 +456,7 @@ class UnitGates(Gating):
         return gates
 
     def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Zeros (n,): a unit is on or off, and what is learned of it holds wherever it is on."""
+        """Zeros (n,): the coefficients of a unit apply wherever its gate is open."""
         return np.zeros(len(as_features(X, self.n_features)), dtype=np.int64)
 
 
@@ -585,12 +587,12 @@ def _thresholds(threshold: Threshold, weights: Array, drawn: Array, reference: A
 
 
 def _median(projections: Array, tie: float = 1e-12) -> Array:
-    """Median over the samples (axis 0), moved off them.
+    """Median over the samples (axis 0), moved to where no sample lies.
 
     With an odd number of samples the median is one of them, and rounding would decide on which
-    side it lies; so the middle of its gap to the next one is taken. Equal samples, whose
-    projections differ by rounding (at most the fraction ``tie`` of the largest one), count as one:
-    the gap is to the next one that differs, or to the last one below if none is above.
+    side it lies. So the threshold is half way to the next larger projection. Projections that
+    differ by at most the fraction ``tie`` of the largest one are of equal samples, and count as
+    one. If none is larger, the threshold is half way to the next smaller one.
     """
     n = len(projections)
     rank = (n - 1) // 2
@@ -598,7 +600,7 @@ def _median(projections: Array, tie: float = 1e-12) -> Array:
     lower, upper = np.partition(projections, ranks, axis=0)[ranks]
     middle: Array = (lower + upper) / 2
     equal = tie * np.abs(projections).max(axis=0)
-    # Where the two middle ones differ, their mean is off all samples. The other columns follow.
+    # Where the two middle ones differ, no sample lies at their mean. The other columns are left.
     for column in zip(*np.nonzero(upper - lower <= equal), strict=True):
         values = np.sort(projections[(slice(None), *column)])
         # The gap is between values[gap - 1] and values[gap].
@@ -617,7 +619,6 @@ def _one_hot(columns: NDArray[np.int64], n_columns: int) -> sp.csr_array:
     there = columns >= 0
     # A row of a CSR array begins where the entries of the rows before it end.
     indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
-    # Row-major: the entries of one sample lie together.
     return sp.csr_array(
         (np.ones(indptr[-1]), columns[there], indptr), shape=(len(columns), n_columns)
     )

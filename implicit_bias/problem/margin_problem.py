@@ -22,11 +22,11 @@ In kernels ||V_g||^2 = alpha' Q_g alpha with Q_g = (y y') o (X X') o (Z_g Z_g'):
 multiple kernel learning in which every structure is a mask on one Gram matrix. The feature
 matrix (N, M D) is never formed.
 
-Many classes, labels 0 .. K - 1, have one predictor each, f_k(x) = sum_m z_m(x) <zeta_km, x> + b_k,
-and a margin for each rival k of a sample's own class:
+Many classes, labels 0 .. K - 1, have one predictor each, f_k(x) + b_k with
+f_k(x) = sum_m z_m(x) <zeta_km, x>, and a margin for each rival k of a sample's own class:
 
 Primal  minimise  Omega(zeta) + sum_n C_n xi_n
-        subject to  f_{y_n}(x_n) - f_k(x_n) >= 1 - xi_n  for all k != y_n,   xi >= 0
+        subject to  f_{y_n}(x_n) + b_{y_n} - f_k(x_n) - b_k >= 1 - xi_n  for all k != y_n,  xi >= 0
 Dual    maximise  sum_nk alpha_nk
         subject to  alpha >= 0,  sum_k alpha_nk <= C_n,  Omega_*(V) <= 1,  sum_n a_n = 0
         with a_n = sum_k alpha_nk (e_{y_n} - e_k)  and  V = sum_n a_n (x) z(x_n) (x) x_n
@@ -91,7 +91,7 @@ class MarginProblem:
         Gate of each column at each sample, any real numbers.
         `max_margin` builds the problem of a linear model, which has none.
     groups : array_like of int, shape (M,)
-        Those of the group norm, see `GroupNorm`; not needed with another norm.
+        Group of each gate column in the group norm, see `GroupNorm`; not needed with another norm.
     C : float or array_like of shape (N,)
         Weight of the hinge loss in (0, inf], or that of each sample's; inf is the hard margin.
         Either all are finite or none is: a C_n above the sample's alpha_n acts as an infinite one.
@@ -184,7 +184,7 @@ class MarginProblem:
         gates = as_gates(self.gates)
         if gates.shape[0] != n:
             raise ValueError(f"gates must have one row per sample: {n}, got {gates.shape[0]}")
-        # What the fields must be together.
+        # What the fields must be beside each other.
         if not isinstance(self.intercept, bool | np.bool_):
             raise ValueError(f"intercept must be True or False, got {self.intercept!r}")
         if self.intercept and (y == y[0]).all():
@@ -214,7 +214,7 @@ class MarginProblem:
                 "the squares of X or of the gates over- or underflow: multiply X by a constant "
                 "that makes its entries about 1 (the optimum is divided by that constant)"
             )
-        _ = self.n_groups  # asks for a dual norm: a norm refuses a shape without its groups
+        _ = self.n_groups  # evaluates the dual norm: a norm whose groups do not fit raises here
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields alone: cached properties are computed anew after unpickling."""
@@ -249,7 +249,7 @@ class MarginProblem:
 
         Not `Constraints.owners`, which has the classes of the rows, (R,).
         """
-        return self.constraints.own
+        return self.constraints.sample_classes
 
     @property
     def alpha_shape(self) -> tuple[int, ...]:
@@ -273,7 +273,7 @@ class MarginProblem:
 
     @property
     def no_offset(self) -> float | Array:
-        """The intercept 0: a number, or (K,) with many classes."""
+        """The intercept of predictors without an offset: 0.0, or zeros (K,) with many classes."""
         return self.as_intercept(np.zeros(self.norm_shape[0]))
 
     def as_intercept(self, offsets: NDArray[Any]) -> float | Array:
@@ -289,22 +289,23 @@ class MarginProblem:
 
     @cached_property
     def box(self) -> Array:
-        """C of each sample, (N,): what bounds its sum_k alpha_nk."""
+        """C of each sample, (N,): its dual variables are in a box, 0 <= sum_k alpha_nk <= C_n."""
         return np.broadcast_to(np.float64(self.C), self.n_samples)
 
     @cached_property
     def shares(self) -> Array:
-        """C of each sample over the largest one, (N,); ones with the hard margin."""
+        """C of each sample as a fraction of the largest one, (N,); ones with the hard margin."""
         if self.hard_margin:
             return np.ones(self.n_samples)
         return self.box / self.box.max()
 
     @cached_property
     def value_of_zero(self) -> float:
-        """The primal value of zeta = 0 with its best offsets, rounded up; inf: no hard margin.
+        """The primal value of zeta = 0 with its best offsets, rounded up.
 
-        Without offsets each sample has the loss 1: sum_n C_n. Offsets in favour of the class of the
-        largest total C cost 2 C_n for each sample of the others, which may be less.
+        With a hard margin it is infinite, as zeta = 0 separates nothing. Else without offsets each
+        sample has the loss 1: sum_n C_n. Offsets in favour of the class of the largest total C cost
+        2 C_n for each sample of the others, which may be less.
         """
         if self.hard_margin:
             return math.inf
@@ -415,13 +416,13 @@ class MarginProblem:
         return replace(self, X=X, y=self.y[index], gates=self.gates[index], C=C)
 
     def _by_class(self, values: Array) -> Array:
-        """Return values (N,) or (N, K) of the samples as (N, K'): one column with two classes."""
+        """Return values of the samples, (N,) or (N, K), as (N, K'): one column with two classes."""
         return values.reshape(self.n_samples, -1)
 
 
 @runtime_checkable
 class HasHiddenLayer(Protocol):
-    """What has a hidden layer: a network, or a classifier that trained one."""
+    """Something with a hidden layer: a network, or a classifier that trained one."""
 
     def hidden_activations(self, X: ArrayLike) -> Array:
         """Activations of the last hidden layer, shape (n, H)."""
@@ -596,8 +597,8 @@ def check_C(given: object) -> float:  # noqa: N802 - C is a name
     """Return a C as a float: TypeError or ValueError for what is none."""
     validation.check_number(given, "C", "(0, inf]")
     C = float(cast(float, given))
-    # Products of C with losses and norms must stay in float64's range: what is beyond asks for
-    # other units of the inputs.
+    # Products of C with losses and norms must stay in float64's range. A problem that needs a C
+    # outside has inputs in unsuitable units.
     if C < 1e-100 or 1e100 < C < np.inf:
         raise ValueError(f"C must be between 1e-100 and 1e+100, or inf, the hard margin; got {C:g}")
     return C
@@ -611,8 +612,8 @@ def _as_norms(
     """Return the group norm of gate columns, and the norm of the problem: often the same.
 
     ``shape`` is that of the coefficients, (K', M, D). With two classes (K' = 1) a norm may be a sum
-    over groups of gate columns by another name, such as l2, the norm of one group. Then the group
-    norm takes its place, so that all solvers of group norms take it.
+    over groups of gate columns by another name, such as l2, the norm of one group. Then it is
+    replaced by the group norm, which more solvers support.
     """
     if norm is not None:
         norm = as_norm(norm)
@@ -650,15 +651,17 @@ def _as_norms(
 
 
 def as_gates(gates: object) -> GateMatrix:
-    """Check gates, dense or sparse, and return what nobody else can change."""
+    """Check gates, dense or sparse, and return them read-only: the caller cannot change them."""
     if not sp.issparse(gates):
         return validation.owned(validation.as_finite(gates, "gates", 2), gates)  # type: ignore[arg-type]
     validation.as_finite(sp.csr_array(gates).data, "gates", 1)
     matrix = sp.csr_array(gates, dtype=np.float64)
     frozen = not any(array.flags.writeable for array in _arrays_of(matrix))
-    if not (frozen and matrix.has_canonical_format):  # those of a problem are
+    # Gates of another problem are read-only and canonical: they are shared, without a copy. Others
+    # are made canonical now, as entries that are stored twice cannot be added once read-only.
+    if not (frozen and matrix.has_canonical_format):
         matrix = matrix.copy()
-        matrix.sum_duplicates()  # which nothing can do later
+        matrix.sum_duplicates()
     for array in _arrays_of(matrix):
         array.setflags(write=False)
     return matrix

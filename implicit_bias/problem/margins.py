@@ -16,7 +16,7 @@ The soft smallest margin makes a loss of many classes out of each loss l of one 
     exponential   exp(-s_n) = sum_k exp(-q_nk)
 
 It is within log(K - 1) of the smallest margin, so that a loss that is exponential-like (Lyu and Li
-2020) stays so. With two classes there is nothing to be softened: s_n = q_n, which is y_n f(x_n) of
+2020) stays so. With two classes there is one margin, and s_n = q_n. That is y_n f(x_n) with
 f = f_1 - f_0 and labels -1 and +1.
 
 Source: Ravi et al. (2024), "The implicit bias of gradient descent on separable multiclass data",
@@ -55,7 +55,7 @@ def class_margins(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def soft_margins(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Soft smallest margins s_n, of which the losses of `training.losses` are losses.
+    """Soft smallest margins s_n: the losses of `training.losses` are functions of them.
 
     Parameters
     ----------

@@ -5,9 +5,9 @@ their inner products are entries of a Hadamard product of two small Gram matrice
 
     <phi_n, phi_m> = <z(x_n), z(x_m)> <x_n, x_m>,        Phi Phi' = (Z Z') o (X X'),
 
-and the feature matrix (N, M D) is never needed: the structure of a model (gates, groups, metric,
-group scales d through Z diag(d) Z') is a mask Z Z' on one Gram matrix X X'. The gradient of a
-network in a weight matrix is such an outer product, too (`margins`).
+and the feature matrix (N, M D) is never needed: the gates of a model are a mask Z Z' on one Gram
+matrix X X'. The gradient of a network in a weight matrix is such an outer product, too
+(`modules.layer_products`).
 
 ======  ========  ==============================
 X       (n, D)    inputs
@@ -62,8 +62,10 @@ def masked_gram(X: Matrix, Z: Matrix, others: tuple[Matrix, Matrix] | None = Non
     return gram
 
 
-def mask_into(out: torch.Tensor, gram: torch.Tensor, Z: torch.Tensor, Y: torch.Tensor) -> None:
-    """Write gram o (Z Y') into ``out``, of gates (n, M) and (m, M), without a temporary."""
+def mask_into(
+    out: torch.Tensor, gram: torch.Tensor, Z: torch.Tensor, other_Z: torch.Tensor
+) -> None:
+    """Write gram o (Z other_Z') into ``out``, of gates (n, M) and (m, M), without a temporary."""
     import torch
 
-    torch.mm(Z, Y.T, out=out).mul_(gram)
+    torch.mm(Z, other_Z.T, out=out).mul_(gram)

@@ -1,6 +1,7 @@
 """The verdicts of a comparison as a page shows them.
 
-`Standing`, `conclude` and `Conclusion` are those of `implicit_bias.comparison.verdict`.
+`Standing`, `conclude` and `Conclusion` are those of `implicit_bias.comparison.verdict`, which
+scripts may import from here.
 """
 
 from collections.abc import Container

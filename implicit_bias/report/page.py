@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base.atomic import make_folder, write_atomically, write_tables, write_text
 from implicit_bias.base.validation import as_finite
 from implicit_bias.comparison import Comparison
-from implicit_bias.comparison.comparison import TRUE
+from implicit_bias.comparison.comparison import TRUE_LABEL
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.labels import label_text
 from implicit_bias.estimators.base import dense
@@ -120,6 +120,7 @@ def write_report(
     conclusions = comparison.conclusions(to_limit)
     terms = terms_of_verdicts(comparison, conclusions)
     shown = define_once(terms, tables(comparison, class_names(comparison, evaluation)))
+    # Numbers in the verdicts link to all terms that have a definition on the page.
     defined = {term.key for term in terms}
     for table in shown:
         defined |= {term.key for term in table.terms}
@@ -161,9 +162,9 @@ def report_on(
     if not isinstance(title, str | None) or not isinstance(data_name, str):
         raise TypeError(f"title and data_name must be text, got {title!r:.99}, {data_name!r:.99}")
 
-    # No file is overwritten that belongs to no report.
+    # A folder with a page of this package is a report, and may be replaced as a whole. Files of
+    # another origin are not overwritten.
     page = Path(folder) / "report.html"
-    # A folder with a page of this package is a report of it, and may be replaced as a whole.
     if not (page.is_file() and GENERATOR in page.read_text("utf-8", errors="replace")):
         others = [name for name in WRITTEN if (Path(folder) / name).exists()]
         if others:
@@ -254,7 +255,7 @@ def _predictions(comparison: Comparison, test: Dataset) -> pd.DataFrame:
     names = class_names(comparison, test)
     frame = comparison.prediction_frame(names)
     name_of = dict(zip(comparison.classes.tolist(), names, strict=True))
-    for column in (TRUE, *(model.name for model in comparison.models)):
+    for column in (TRUE_LABEL, *(model.name for model in comparison.models)):
         frame[column] = frame[column].map(name_of)
     carried: dict[str, Any] = {}
     for name, values in (test.carried or {"row": frame.index.to_numpy()}).items():

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from implicit_bias.base.colours import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
-from implicit_bias.base.colours import GREY as GREY
+from implicit_bias.base.colours import GREY as GREY  # no model is grey: figures take it from here
 
 # Size of a panel in inches, at 96 CSS pixels an inch.
 WIDTH = 4.2
@@ -31,8 +31,6 @@ class Look:
 
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
-# What the studies draw the main models in; a report gives colours in the order of its models.
-MODEL_COLOURS = {"gd-gln": BLUE, "svm-gln": VERMILION, "svm-l2": GREEN}
 LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*", "<")
 

@@ -128,18 +128,15 @@ def value_in_words(kind: str, value: Any) -> str:
 def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
     """Lay out the tables of a comparison, whose classes have these names; the main ones first."""
     models = pd.DataFrame(_models(comparison))
-    found = [
-        replace(_table("Models", models, notes_on_models(comparison)), main=True),
-    ]
+    found = [_table("Models", models, notes_on_models(comparison), main=True)]
     agreements = pd.DataFrame(_agreements(comparison))
     if not agreements.empty:
-        found.append(replace(_table("Agreement between models", agreements), main=True))
+        found.append(_table("Agreement between models", agreements, main=True))
     found.append(_table("More numbers of each model", models))
     differences = pd.DataFrame(_differences(comparison))
     if not differences.empty:
         notes = [WORDS["notes"]["paired"]]
-        # The note explains a contradiction that a reader may see: an interval without 0, and no
-        # decision.
+        # The note explains what looks like a contradiction: an interval without 0, and no decision.
         if differences["left_open"].any():
             notes.append(WORDS["notes"]["not_decided"])
         found.append(_table("Differences of errors", differences, notes))
@@ -181,11 +178,13 @@ def define_once(known: Iterable[Term], shown: Iterable[Table]) -> list[Table]:
     return found
 
 
-def _table(caption: str, frame: pd.DataFrame, notes: Iterable[str] = ()) -> Table:
+def _table(
+    caption: str, frame: pd.DataFrame, notes: Iterable[str] = (), *, main: bool = False
+) -> Table:
     """Lay out a frame in the columns of words.toml, without those of which nothing is known."""
     columns = []
     for key in WORDS["tables"][caption]:
-        # A column of unknowns would only ask what it means.
+        # A column of unknown values alone is left out.
         if key in frame and frame[key].notna().any():
             # words.toml has the kind, and a heading where the key does not serve as one.
             words = {"heading": key} | WORDS["columns"][key]
@@ -193,11 +192,11 @@ def _table(caption: str, frame: pd.DataFrame, notes: Iterable[str] = ()) -> Tabl
     rows = []
     for record in frame.to_dict("records"):
         rows.append(tuple(column.cell(record[column.key]) for column in columns))
-    return Table(caption, tuple(columns), tuple(rows), tuple(notes))
+    return Table(caption, tuple(columns), tuple(rows), tuple(notes), main)
 
 
-def _models(comparison: Comparison) -> pd.DataFrame:
-    """Return the numbers of each model, without those that mean nothing for it.
+def _models(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return a row per model: its numbers, without those that mean nothing for it.
 
     The status of a network is how long it was trained.
     """
@@ -221,7 +220,7 @@ def _models(comparison: Comparison) -> pd.DataFrame:
             row |= dict.fromkeys(meaningless, math.nan)
             row["status"] = "not separable: proven"
         rows.append(row)
-    return pd.DataFrame(rows)
+    return rows
 
 
 def _agreements(comparison: Comparison) -> list[dict[str, Any]]:
@@ -281,8 +280,13 @@ def _errors_by_class(comparison: Comparison, names: Sequence[str]) -> list[dict[
             if len(wrong) == 0:
                 continue
             count = Count(int(wrong.sum()), len(wrong))
-            row = {"model": model.name, "class": name, "class_wrong": count}
-            rows.append({**row, "recall": 1 - count.share})
+            row = {
+                "model": model.name,
+                "class": name,
+                "class_wrong": count,
+                "recall": 1 - count.share,
+            }
+            rows.append(row)
     return rows
 
 
@@ -299,7 +303,7 @@ def notes_on_models(comparison: Comparison) -> list[str]:
                 f"{model.name} {n_undecided} of {comparison.n_samples}"
             )
         fitted = model.fitted
-        # Where no other problem was solved, the proof is the solution itself.
+        # If no other problem was solved, ``failure`` is the solution itself: nothing replaces it.
         if fitted is not None and fitted.failure not in (None, fitted.solution):
             found["fallback"].append(model.name)
         if model.margin is not None and model.soft_margin:

@@ -52,7 +52,7 @@ def _program_in_words(fitted: FittedMargin) -> str:
     norm = "l2"
     if model.norm is not None:
         norm = name_of(model.norm)
-    elif groups.any():  # gates are in groups 0, 1, ...: more than one group
+    elif groups.any():  # groups are numbered from 0 on: there is more than one
         norm = "l2 over groups"
     # The class `HyperplaneContexts` becomes "hyperplane contexts".
     gates = re.sub("(?<=[a-z])(?=[A-Z])", " ", type(model.gating).__name__).lower()

@@ -49,7 +49,7 @@ from torch.nn.functional import pad
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.problem import MarginProblem, are_few
+from implicit_bias.problem import MarginProblem, sparse_is_faster
 from implicit_bias.problem.euclidean import euclidean_form
 from implicit_bias.problem.gating import dense
 from implicit_bias.problem.masked_gram import mask_into
@@ -530,7 +530,7 @@ def _row_products(layout: Layout, weights: Tensor) -> Callable[[slice, slice, Te
     rows = layout.rows
     X = torch.tensor(features.X, device=device)
     # Where few gates are on, their products are computed from a sparse matrix.
-    sparse = are_few(features.gates)
+    sparse = sparse_is_faster(features.gates)
     if sparse:
         gates = features.sparse_gates
     else:

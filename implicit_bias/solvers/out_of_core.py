@@ -38,7 +38,7 @@ from implicit_bias.bounds.separability import Conflict, find_conflict
 from implicit_bias.bounds.status import relative_gap
 from implicit_bias.norms import HasValueAndDual, Norm, as_norm
 from implicit_bias.problem import Architecture, MarginProblem
-from implicit_bias.problem.constraints import Integers, spread, worst_rows
+from implicit_bias.problem.constraints import Integers, evenly_spaced, worst_rows
 from implicit_bias.problem.gating import NoGates
 from implicit_bias.solvers.base import BoundsAt, OnProgress, Solution, check_report, no_report
 from implicit_bias.solvers.iteration import follow, zero_answer
@@ -658,7 +658,7 @@ def _sample_block(X: NDArray[Any], y: NDArray[Any], start: int, count: int) -> S
     labels = validation.as_finite(y, "y", 1)
     # Data sorted by label have blocks of one label only: each block gives its share of rows all the
     # same.
-    places = spread(labels, -(-count // len(np.unique(labels))))
+    places = evenly_spaced(labels, -(-count // len(np.unique(labels))))
     return SomeRows(start + places, inputs[places], labels[places])
 
 

@@ -24,7 +24,7 @@ from implicit_bias.problem.euclidean import euclidean_form
 def feature_shape(problem: MarginProblem) -> tuple[int, int]:
     """Return how many gates and inputs a sample has, constant gates counted as one."""
     features, groups = euclidean_form(problem)
-    return Rotations.of(features.sparse_gates, groups).n_rotated, features.n_inputs
+    return Rotations.of(features.sparse_gates, groups).n_rotated, features.n_varying_inputs
 
 
 @dataclass(frozen=True, eq=False)

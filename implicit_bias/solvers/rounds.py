@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Status, primal_bound
+from implicit_bias.bounds.certificate import Status, primal_estimate
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.constraints import Integers, worst_rows
 from implicit_bias.solvers.base import Answer
@@ -185,7 +185,7 @@ class RowRounds(Rounds):
         """Compute the margins of coefficients on all rows, and the upper bound that they make."""
         self.margins = self.margins_of(coef, intercept)
         smallest = self.constraints.smallest(self.margins)
-        self.improve_upper(primal_bound(self.problem, coef, smallest), coef, intercept)
+        self.improve_upper(primal_estimate(self.problem, coef, smallest), coef, intercept)
 
     def worst(self, most: int, below: float = np.inf) -> Integers:
         """Return the rows of the smallest margins, each sample's first: at most this many."""

@@ -29,7 +29,7 @@ from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.bounds.gordan import prove_not_separable
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.constraints import Integers, spread
+from implicit_bias.problem.constraints import Integers, evenly_spaced
 from implicit_bias.problem.euclidean import euclidean_form
 from implicit_bias.solvers import base, costs, interior_point
 from implicit_bias.solvers.iteration import NativeSolver, Run
@@ -143,7 +143,7 @@ class _WorkingRows(RowRounds):
             from_start = bool(self.margins.any() and np.isfinite(self.margins).all())
         if rows.width == 1 and not from_start:
             # With two classes, samples of small margins by V are no better a choice than any.
-            self.rows = spread(rows.owners, max(1, size // rows.n_classes))
+            self.rows = evenly_spaced(rows.owners, max(1, size // rows.n_classes))
             return
         if not from_start:
             V = problem.dual_vectors(rows.equal_alpha())

@@ -56,14 +56,15 @@ def test_enclosures_contain_the_real_products(
         assert (slack <= 1e-24 * n * largest + 1e-110).all()
     coef = rng.normal(size=(3, 4))
     f = ((exact_Z @ fractions(coef)) * exact_X).sum(axis=1)
-    contains(rounding.predictions(gates, row_norms(X), coef, gated_linear(X, gates, coef)), f)
+    errors = rounding.score_errors(gates, row_norms(X), coef)
+    contains(Enclosure(gated_linear(X, gates, coef), errors), f)
     contains(rounding.precise_predictions(gates, X, coef, np.arange(n)), f)
 
 
 def test_blocks_of_samples_and_of_features() -> None:
     rng = np.random.default_rng(0)
-    n = rounding.BLOCK + 5
-    d = rounding.BLOCK + 3
+    n = rounding.SUMMED_AT_ONCE + 5
+    d = rounding.SUMMED_AT_ONCE + 3
     Z = rng.integers(-4, 5, (n, 2)).astype(float)
     X = rng.integers(-9, 10, (n, d)).astype(float)
     weights = rng.integers(-3, 4, n).astype(float)
@@ -108,8 +109,8 @@ def test_a_prediction_may_be_summed_in_any_order() -> None:
     """From the largest term on, each of the others is rounded away."""
     coef = np.array([[1.0, *[2.0**-53] * 200]])
     X = np.ones((1, 201))
-    found = rounding.predictions(np.ones((1, 1)), row_norms(X), coef, np.ones(1))
-    contains(found, np.array([1 + 200 * Fraction(2) ** -53]))
+    errors = rounding.score_errors(np.ones((1, 1)), row_norms(X), coef)
+    contains(Enclosure(np.ones(1), errors), np.array([1 + 200 * Fraction(2) ** -53]))
 
 
 def test_a_sum_over_samples_may_be_rounded_at_each_of_them() -> None:

@@ -31,7 +31,7 @@ STANDING = Standing(
     train_wrong=Count(0, 9),
     wrong=Count(2, 100),
     agreement=Count(90, 100),
-    by_chance=0.8,
+    chance_agreement=0.8,
     to_limit="python go.py",
 )
 
@@ -165,7 +165,7 @@ def test_a_network_beside_its_svm() -> None:
     assert (facts.network, facts.svm) == ("network", "svm")
     assert facts.excess == network.known_margin.excess
     assert facts.agreement == comparison.agreement("network", "svm")
-    assert facts.by_chance == 1 - comparison.pair("network", "svm").by_chance
+    assert facts.chance_agreement == 1 - comparison.pair("network", "svm").by_chance
     assert (facts.held_out, facts.dead, facts.soft) == (True, 0, "")
     unknown = ib.compare(fitted_models(), TEST.X, TEST.y).conclusions()
     assert only(unknown).verdict is Verdict.NO_TRAINING_SAMPLES

@@ -58,7 +58,7 @@ def test_constraints_are_those_of_their_definition(problem: MarginProblem) -> No
         assert rows.samples[p] == n
         assert labels[p].tolist() == b.tolist()
         assert rows.margins(scores)[p] == pytest.approx(margin)
-        assert rows.sizes(scores)[p] == pytest.approx(np.abs(b) @ scores[n])
+        assert rows.margin_errors(scores)[p] == pytest.approx(np.abs(b) @ scores[n])
         smallest[n] = min(smallest[n], margin)
         totals[n] += values[p]
         weights[n] += values[p] * b

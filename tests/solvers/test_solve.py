@@ -144,6 +144,23 @@ def test_of_many_samples_and_few_features_few_are_worked_on() -> None:
     assert "samples" in found.stats.detail
 
 
+def test_a_hard_margin_of_an_ill_conditioned_table_goes_to_the_embedding() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 5))
+    y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
+    # Two columns that differ by 1e-6 of their size, a condition number of some 1e6.
+    X[:, 4] = X[:, 3] + 1e-6 * X[:, 4]
+    ill_conditioned = max_margin(X, y)
+    assert choose_solver(ill_conditioned) == "feature-space"
+    assert solve(ill_conditioned).status is Status.OPTIMAL
+    assert choose_solver(max_margin(X, y, C=1.0)) != "feature-space"
+    # Equal columns are no direction in which the samples differ, and an intercept absorbs what all
+    # samples have in common.
+    X[:, 4] = X[:, 3]
+    assert choose_solver(max_margin(X, y)) != "feature-space"
+    assert choose_solver(max_margin(X[:, :4] + 1e6, y, intercept=True)) != "feature-space"
+
+
 @pytest.mark.parametrize("name", ["sparse-gates", "dead-group", "l2"])
 def test_sizes_are_those_of_the_systems(name: str) -> None:
     """Features are counted as an interior point writes them."""

@@ -60,7 +60,7 @@ def overview(comparison: Comparison) -> Figure:
 
 def draw_errors(ax: Axes, models: Sequence[ModelResult], drawn_as: Mapping[str, Look]) -> None:
     """Draw the error of each model with its interval, and its training error."""
-    # One entry each in the legend, whatever the colours of the models.
+    # The legend explains full and open marks in grey, as each model has another colour.
     ax.plot([], [], "o", color=GREY, label="test samples")
     if any(model.train_wrong is not None for model in models):
         ax.plot([], [], "o", color=GREY, markerfacecolor="none", label="training samples")
@@ -68,7 +68,8 @@ def draw_errors(ax: Axes, models: Sequence[ModelResult], drawn_as: Mapping[str, 
         if not model.has_predictor:
             _write_at(ax, row, 0.0, "no predictor: not separable")
             continue
-        # The error on the test samples in the middle of a row, that on the training samples below.
+        # The error on the test samples is in the middle of a row, its number above. That on the
+        # training samples is below. Rows count downwards.
         look = drawn_as[model.name]
         low, high = model.count.interval
         (interval,) = ax.plot([100 * low, 100 * high], [row, row], color=look.colour)

@@ -37,7 +37,9 @@ def draw_limit(result: LimitResult) -> Figure:
             if len(shown):
                 curves[label] = (shown["step"], shown[column])
 
-    panels = 1 + bool(curves)
+    panels = 1
+    if curves:
+        panels = 2
     figure = Figure(figsize=(panels * WIDTH, HEIGHT), layout="constrained")
     margins, *others = figure.subplots(1, panels, squeeze=False)[0]
     margins.plot(frame["step"], frame["normalised_margin"], color=BLUE, label="margin / norm")

@@ -46,6 +46,7 @@ def plane_plots(comparison: Comparison, train: Dataset, *, n_grid: int = 240) ->
 
     n_classes = len(class_names(comparison, train))
     class_looks = [style.look(number) for number in range(n_classes)]
+    # Files are numbered by the models of the comparison, of which some may have no predictor.
     for number, model in enumerate(comparison.models, 1):
         if not model.has_predictor:
             continue

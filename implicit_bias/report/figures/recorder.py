@@ -50,7 +50,7 @@ def draw_recorder(
                     label=name,
                 )
         for ax in axes:
-            ax.set(xlabel="steps", title="Distance from a KKT point", ylabel="KKT gap")
+            ax.set_xlabel("steps")
             style.logarithmic(ax)
             if frame["step"].max() < many_steps:
                 ax.set_xscale("linear")
@@ -62,6 +62,8 @@ def draw_recorder(
         axes[0].set_yscale("linear")
         axes[0].set(ylim=(0, 1.05), title="Margin", ylabel="margin / norm^L, over its largest")
         axes[0].legend(title="norm", loc="lower right")
+        if gaps:
+            axes[1].set(title="Distance from a KKT point", ylabel="KKT gap")
     return figure
 
 

@@ -38,13 +38,12 @@ def sections(comparison: Comparison, train: Dataset) -> list[Section]:
     }
     if comparison.ranks_models:  # the first verdict is on the errors
         plots_of = {"errors": plots_of.pop("errors"), **plots_of}
-    facts = {"classes": class_note(train)}
     drawn = []
     for name, plots in plots_of.items():
         # Each generator draws only what it has data for; a section without figures has no heading.
         shown = tuple(plots)
         if shown:
             words = WORDS["sections"][name]
-            note = words["note"].format(**facts).rstrip()
+            note = words["note"].format(classes=class_note(train)).rstrip()
             drawn.append(Section(name, words["title"], note, shown))
     return drawn

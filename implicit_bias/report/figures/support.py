@@ -55,12 +55,12 @@ def support_plots(comparison: Comparison, train: Dataset, *, most: int = 8) -> I
 def support_vectors(model: ModelResult, n_train: int) -> NDArray[np.int64]:
     """Return the support vectors of a model, as indices of ``n_train`` training samples.
 
-    There are none for a network, nor where other samples are shown, which are the test samples.
+    There are none for a network, nor if the number of samples says that others are shown.
     """
     none = np.empty(0, dtype=np.int64)
     if model.fitted is None or model.fitted.solution is None:
         return none
-    # Indices of training samples would point at other images.
+    # Other samples are shown than the training samples, whose indices mean nothing for them.
     if len(model.fitted.solution.alpha) != n_train:
         return none
     return model.fitted.support
