@@ -9,11 +9,9 @@ import pandas as pd
 import pytest
 
 from benchmarks.processes import TIME_LIMIT
-from benchmarks.speed import diagnosis, races, scaling
-from benchmarks.speed.bases import settings
+from benchmarks.speed import races
 from benchmarks.speed.conic import cholesky_factor
 from benchmarks.speed.objective import Objective
-from benchmarks.speed.reference import reference_of
 from cases import separable
 from implicit_bias import MarginProblem, certify, max_margin, solve
 from implicit_bias.problem.gating import HyperplaneContexts, l2_gates
@@ -37,8 +35,6 @@ PROBLEMS: dict[str, MarginProblem] = {
     "nuclear": max_margin(X, THREE, "nuclear"),
     "gln": MarginProblem(X, LINEAR, CONTEXTS.gates(X), CONTEXTS.groups),
     "joint": MarginProblem(X, LINEAR, JOINT.gates(X), JOINT.groups),
-    "groups of 8": max_margin(WIDE, SIDES, groups=np.arange(32) // 8),
-    "groups of 1": max_margin(WIDE, SIDES, groups=np.arange(32)),
     "uneven groups": max_margin(WIDE, SIDES, groups=[0, *[1] * 12, *[2] * 19]),
 }
 # Which peers take a problem.
@@ -52,8 +48,6 @@ TAKEN = {
     "nuclear": {"clarabel", "scs"},
     "gln": {"clarabel", "ecos", "scs"},
     "joint": {"libsvm", "osqp", "clarabel", "ecos", "scs"},
-    "groups of 8": {"clarabel", "ecos", "scs"},
-    "groups of 1": {"highs", "clarabel", "ecos", "scs"},
     "uneven groups": {"clarabel", "ecos", "scs"},
 }
 
@@ -88,7 +82,7 @@ def test_every_solver_finds_the_optimum_of_the_native_one(name: str) -> None:
                 assert grade["lower"] == pytest.approx(optimum.upper, rel=1e-4), peer
 
 
-@pytest.mark.parametrize("name", ["gln", "svm-l2", "sparse-gates", "linear-n-greater-d"])
+@pytest.mark.parametrize("name", ["gln", "linear-n-greater-d"])
 def test_a_factor_is_one_of_the_gram_matrix(name: str) -> None:
     """And its coordinates stand for coefficients of the same norm and the same margins."""
     problem = separable(name)
@@ -117,26 +111,13 @@ def test_an_answer_without_dual_variables_is_graded_by_the_best_lower_bound() ->
     assert grade["excess"] == pytest.approx(upper / objective.reference.lower - 1)
 
 
-def test_a_problem_without_a_predictor_is_refused() -> None:
-    with pytest.raises(ValueError, match="w = 0 is optimal"):
-        reference_of(max_margin(X, TWO, C=1e-4))
-
-
-def test_settings_are_all_combinations_of_parameters() -> None:
-    found = list(settings({"N, D": [(5, 2), (7, 3)], "tol": [0.1, 0.2]}))
-    assert found[1] == {"N": 5, "D": 2, "tol": 0.2}
-    assert len(found) == 4
-    words = list(races.problems())
-    assert len(words) == len(set(words)) == 23
-
-
 def row(problem: str, solver: str, seconds: float, value: float, **other: Any) -> dict[str, Any]:
     facts = {"problem": problem, "solver": solver, "value": value, "solve_seconds": seconds}
     facts |= {"native_seconds": 2.0, "gib": 0.1, "reference": 1.0, "lower": 0.0}
     return races.row_of(races.ANSWERED) | facts | other
 
 
-def test_the_fastest_peer_that_is_near_enough_is_in_the_table() -> None:
+def test_the_fastest_peer_is_the_fastest_that_is_near_enough() -> None:
     """The excess is over the best bound of any solver; a faster one that is far off loses."""
     rows = [
         row("a", "native", 2.0, 1.1 + 1e-8, lower=1.1),
@@ -145,26 +126,20 @@ def test_the_fastest_peer_that_is_near_enough_is_in_the_table() -> None:
         row("a", "libsvm", 9.0, np.nan, outcome=TIME_LIMIT),
         row("b", "native", 2.0, 1.0 + 1e-8),
         row("b", "scs", 0.5, 1.001),
-        row("c", "native", 2.0, 1.0),
     ]
     raced = {(each["problem"], each["solver"]) for each in rows}
-    for problem, solver in itertools.product("abc", (races.NATIVE, *races.PEERS)):
+    for problem, solver in itertools.product("ab", (races.NATIVE, *races.PEERS)):
         if (problem, solver) not in raced:
             rows.append(row(problem, solver, np.nan, np.nan, outcome=races.UNSUITED))
     rows.append(row("d", "native", 2.0, 1.0))  # its peers are not measured yet
-    frame = pd.DataFrame(rows)
-    numbers = races.numbers(frame)
+    numbers = races.numbers(pd.DataFrame(rows))
     table = numbers["table"].set_index("problem")
     assert table.loc["a", "best peer, s"] == "ECOS **1**"
-    assert table.loc["a", "native, s"] == "2"
     assert table.loc["a", "ratio"] == "0.5"
     assert table.loc["a", "excess"] == "9e-09"
-    assert table.loc["a", "other peers, s"] == "SCS 0.1 to 9e-02; libsvm > 9"
     assert table.loc["b", "native, s"] == "**2**"
-    assert table.loc["b", "excess of the peer"] == "1e-03"
-    assert table.loc["c", "best peer, s"] == "none"
-    assert (numbers["native_faster"], numbers["peer_faster"], numbers["alone"]) == (0, 1, 2)
-    assert numbers["problems"] == 3
+    assert (numbers["native_faster"], numbers["peer_faster"], numbers["alone"]) == (0, 1, 1)
+    assert numbers["problems"] == 2
     assert numbers["stopped_most"] == 9.0
 
 
@@ -175,20 +150,6 @@ def test_a_peer_that_exceeds_its_time_says_so(monkeypatch: pytest.MonkeyPatch) -
     (found,) = races.race(problem, "scs")
     assert found["outcome"] == TIME_LIMIT
     assert np.isnan(found["excess"])
-
-
-def test_exponents() -> None:
-    x = pd.Series([500.0, 1000.0, 4000.0])
-    assert scaling.exponent(x, 3e-6 * x**1.7) == pytest.approx(1.7)
-    assert np.isnan(scaling.exponent(x[:2], x[:2]))
-
-
-def test_networks_have_the_weights_that_they_should() -> None:
-    for name, weights in (("convolutions_5", 1e5), ("convolutions_6", 1e6)):
-        _, kind, widths, *_ = diagnosis.CASES[name]
-        network = diagnosis.network_of(kind, widths)
-        count = sum(part.numel() for part in network.parameters())
-        assert count == pytest.approx(weights, rel=0.05)
 
 
 # --- growth and diagnosis ------------------------------------------------------------------------
