@@ -43,16 +43,9 @@ def draw(frame):
     ax.plot(frame["number"], frame["square"])
     return figure
 '''
-SUM = '''"""Their sum."""
-
-READS = ("squares",)
-
-def numbers(frame):
-    return {"sum": frame["square"].sum()}
-'''
 PAGE = """# Squares
 
-The largest is {{squares.largest:.1f}}, the sum {{total.sum}}.
+The largest is {{squares.largest:.1f}}.
 
 {{squares.all}}
 """
@@ -63,14 +56,13 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[bench.Study
     """Make a study in a folder of its own."""
     folder = tmp_path / "toy_study"
     folder.mkdir()
-    texts = {"squares.py": TOY, "total.py": SUM, "page.md": PAGE}
-    for name, text in texts.items():
-        (folder / name).write_text(text, "utf-8")
+    (folder / "squares.py").write_text(TOY, "utf-8")
+    (folder / "page.md").write_text(PAGE, "utf-8")
     (folder / "__init__.py").touch()
     monkeypatch.setattr(bench, "HOME", tmp_path)
     monkeypatch.setattr(benchmarks, "__path__", [*benchmarks.__path__, str(tmp_path)])
     bench.study.cache_clear()
-    for name in ("toy_study", "toy_study.squares", "toy_study.total"):
+    for name in ("toy_study", "toy_study.squares"):
         monkeypatch.delitem(sys.modules, f"benchmarks.{name}", raising=False)
     study = bench.study("toy-study")
     yield study
@@ -103,7 +95,7 @@ def test_the_page_has_the_numbers_of_the_tables(
     monkeypatch.setattr(toy.experiment("squares").module, "STOP", None)
     assert main(["toy_study"]) == 0
     text = (tmp_path / "toy_study" / "README.md").read_text("utf-8")
-    assert "The largest is 16.0, the sum 30." in text
+    assert "The largest is 16.0." in text
     assert "| number | square |\n| --- | --- |\n| 0 | 0 |" in text
     assert (tmp_path / "pictures" / "toy_study" / "squares.png").is_file()
     assert fill.page(toy, tmp_path) == text

@@ -17,9 +17,7 @@ from benchmarks.fiat2019 import (
     norms_and_gap,
     published_training,
     separable_and_parity,
-    several_outputs,
     theorems,
-    too_few_parameters,
 )
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from implicit_bias.base.validation import Array
@@ -117,20 +115,6 @@ def test_the_width_of_a_search_is_read_from_what_it_tried() -> None:
     assert found["ReLU"] * m / d == memorisation_width.widest(m, d)
 
 
-def test_redrawn_filters_start_from_the_least_squares_of_the_same_draw() -> None:
-    size = {"seed": 1, "m": 60, "d": 4, "k": 5}
-    galu, redrawn, none = (
-        next(too_few_parameters.fitted(network, steps, **size))
-        for network, steps in (
-            ("GaLU", 0),
-            (too_few_parameters.REDRAWN, 20),
-            (too_few_parameters.REDRAWN, 0),
-        )
-    )
-    assert redrawn["loss"] < galu["loss"] == pytest.approx(none["loss"])
-    assert galu["rank"] == redrawn["rank"] == 20
-
-
 def test_errors_of_noisy_clusters() -> None:
     outputs, targets = np.array([[0.5], [-2.0], [3.0]]), np.array([[1.0], [1.0], [-1.0]])
     found = noisy_clusters.errors("classification", outputs, targets)
@@ -186,31 +170,6 @@ def test_principal_components() -> None:
     np.testing.assert_allclose(test, train[:7])
     spanned = np.linalg.lstsq(train, X[:, [0, 2]] - X[:, [0, 2]].mean(axis=0), rcond=None)[1]
     assert (spanned / 400 < 0.1).all()
-
-
-def test_a_search_with_one_output_is_least_squares() -> None:
-    """The least width that it finds is that of trying every width."""
-    setting: dict[str, Any] = {"seed": 0, "p": 1, "m": 24, "d": 6}
-    rows = several_outputs.errors("search", rounds=5, steps=20, **setting)
-    widths = {row["network"]: row["width"] for row in rows}
-    rng = np.random.default_rng([0, 1])
-    X, y = rng.normal(size=(24, 6)), rng.normal(size=(24, 1))[:, 0]
-    every = (memorisation_width.closed_form_error(k, X, y, 0) for k in range(1, 10))
-    least = next(k for k, error in enumerate(every, start=1) if error < several_outputs.ERROR)
-    assert widths["GaLU"] == least
-
-
-def test_the_best_setting_is_chosen_by_first_trainings_and_shown_by_others() -> None:
-    first = pd.DataFrame(
-        {"rate": [0.1, 0.1, 0.2], "alpha": [0.5, 1.0, 0.5], "test_error": [0.3, 0.1, 0.2]}
-    ).assign(seed=0)
-    anew = pd.DataFrame({"rate": 0.1, "alpha": 1.0, "seed": [1, 2], "test_error": [0.4, 0.6]})
-    setting: dict[str, Any] = {"dataset": "MNIST", "network": "GaLU0", "width": 16}
-    frame = pd.concat([first, anew]).assign(**setting)
-    found = image_width.chosen(frame)
-    assert set(found["alpha"]) == {1.0}
-    assert sorted(found["seed"]) == [1, 2]
-    assert image_width.errors_of(frame).loc[("MNIST", 16), "GaLU0"] == pytest.approx(0.5)
 
 
 def test_the_bound_derived_for_theorem_5_is_below_its_inequality() -> None:

@@ -18,7 +18,7 @@ from implicit_bias import MarginProblem, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, gated_linear
-from implicit_bias.problem.gating import HyperplaneContexts, l2_combination
+from implicit_bias.problem.gating import HyperplaneContexts
 
 Contexts: TypeAlias = NDArray[np.int64]
 
@@ -131,9 +131,6 @@ def test_free_predictors_are_free_and_determine_all(sizes: Sizes) -> None:
     contexts = all_contexts(n_units, n_contexts)
     network = gln.AdditivePredictors.from_coef(completed.coef(), n_units)
     np.testing.assert_allclose(network.at(contexts), completed.at(contexts), atol=ROUNDING)
-    # The predictors of all joint contexts span a space of just as many dimensions.
-    one_hot = np.eye(n_contexts)[contexts].reshape(len(contexts), -1)
-    assert np.linalg.matrix_rank(one_hot) == len(free)
 
 
 # --- two layers: their norm ------------------------------------------------------------------
@@ -154,21 +151,6 @@ def test_coefficients_of_least_norm(sizes: Sizes) -> None:
     np.testing.assert_allclose(same.at(contexts), found.at(contexts), atol=ROUNDING)
     assert group_norm(least, n_units) == pytest.approx(found.norm())
     assert found.norm() <= group_norm(coef, n_units) * (1 + ROUNDING)
-
-
-@examples(10, sizes=up_to(3))
-def test_norm_is_that_of_svm_l2_and_a_price_on_pairs(sizes: Sizes) -> None:
-    n_units, n_contexts, n_features, _ = sizes
-    coef, found, contexts = two_layers(sizes)
-    beta = found.at(contexts)
-    pairs = sum(a * b for a, b in itertools.combinations(found.effect_norms, 2))
-    l2_square = np.square(beta).sum() / n_contexts ** (n_units - 1)
-    assert found.norm() ** 2 == pytest.approx(l2_square + 2 * pairs)
-
-    combined = l2_combination(n_units, n_contexts)
-    u, *_ = np.linalg.lstsq(combined, coef)
-    l2_norm = np.linalg.norm(u)
-    assert l2_norm**2 / n_contexts == pytest.approx(l2_square)
 
 
 def test_two_units_of_two_contexts() -> None:
@@ -233,16 +215,10 @@ def test_a_deep_network_is_the_two_layer_network_of_its_paths(network: GLN) -> N
 @examples(10, network=NETWORKS)
 def test_norm_of_the_paths_is_at_most_that_of_the_weights(network: GLN) -> None:
     sizes = [float(weights.detach().norm()) for weights in network.parameters()]
-    by_layers = np.prod(sizes)
-    degree = len(sizes)
-    by_weights = (np.square(sizes).sum() / degree) ** (degree / 2)
-    assert gln.path_norm(network) <= by_layers * (1 + ROUNDING)
-    assert by_layers <= by_weights * (1 + ROUNDING)
-    if degree == 2:
+    assert gln.path_norm(network) <= np.prod(sizes) * (1 + ROUNDING)
+    if len(sizes) == 2:
         assert gln.path_norm(network) == pytest.approx(network.norm())
         np.testing.assert_allclose(gln.path_coef(network), network.coef(), atol=ROUNDING)
-    else:
-        assert by_weights == pytest.approx(network.norm())
 
 
 @examples(10, network=NETWORKS)
@@ -258,8 +234,6 @@ def test_given_its_upper_layers_a_network_has_two_layers(network: GLN) -> None:
     norms = [s * float(np.linalg.norm(unit)) for s, unit in zip(leaving, units, strict=True)]
     found = MarginProblem(X, Y, gates, groups).group_norms(coef)
     np.testing.assert_allclose(found, norms)
-    if len(network.gatings) == 1:
-        assert np.all(np.isclose(np.abs(gates), network.gatings[0].gates(X).toarray()))
 
 
 # --- refusals --------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from benchmarks.panigrahi2020.gram_spectrum import (
     polynomial_rank,
     preprocess,
     separation,
-    smoothed_points,
     sphere_eigenvalues,
 )
 from drawn import sphere
@@ -118,24 +117,6 @@ def test_preprocessing_scales_fills_and_appends() -> None:
     np.testing.assert_allclose(prepared[10, 10] ** 2, 0.5 - 0.125, atol=TIGHT)
     np.testing.assert_allclose(prepared[:, 11], math.sqrt(0.5), atol=TIGHT)
     assert preprocess([[1.0, 0.0], [0.0, 0.0]])[1] == pytest.approx([0, 0, 0.5**0.5, 0.5**0.5])
-
-
-def test_smoothed_points_stay_in_their_span() -> None:
-    X = circle_points(6)
-    near = smoothed_points(X, 0.1, seed=3)
-    np.testing.assert_allclose(np.linalg.norm(near, axis=1), 1, atol=TIGHT)
-    assert np.linalg.matrix_rank(np.vstack([X, near]), tol=1e-9) == 2
-    assert 0.01 < float(np.linalg.norm(near - X, axis=1).mean()) < 0.3
-    np.testing.assert_allclose(smoothed_points(X, 0.0), X, atol=TIGHT)
-
-
-def test_opposite_samples_cost_relu_its_odd_frequencies() -> None:
-    # On the whole circle phi' of ReLU is 1/2 plus an odd function: 3, 3 and 5 of 10 are lost.
-    relu = grams.ACTIVATIONS["relu"]
-    X = circle_points(10, arc=2 * math.pi)
-    values = grams.eigenvalues(grams.infinite_gram(X, relu))
-    assert np.count_nonzero(values < CLOSE) == 3
-    assert grams.eigenvalues(grams.infinite_gram(preprocess(X), relu))[-1] > 1e-3
 
 
 @pytest.mark.parametrize(

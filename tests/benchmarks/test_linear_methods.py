@@ -1,7 +1,5 @@
 """Strips of digits, and what no linear method learns of parities."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -40,17 +38,6 @@ def test_walsh_coefficients_are_correlations_with_parities() -> None:
     np.testing.assert_allclose((coefficients**2).sum(axis=0), (values**2).mean(axis=0))
 
 
-def test_the_guaranteed_correlation_is_attained_by_the_parities_themselves() -> None:
-    """All parities of size k as features: each correlates with 1, N = binom(n, k)."""
-    rows = linear.sets_of_size(7, 3)
-    bits = parities.cube(7)
-    features = np.column_stack(
-        [bits[:, [i for i in range(7) if row >> i & 1]].prod(axis=1) for row in rows]
-    )
-    norms = np.linalg.norm(linear.walsh_coefficients(features)[rows], axis=1)
-    np.testing.assert_allclose(norms, linear.guaranteed_correlation(7, 3, len(rows)))
-
-
 def test_no_linear_predictor_is_below_the_bound() -> None:
     """Random ones, and those that point to c_A, for which the bound is tightest."""
     rng = np.random.default_rng(0)
@@ -77,18 +64,6 @@ def test_the_bound_is_an_equality_for_the_correlated_direction_off_the_easy_half
     assert (y * outputs < 1).all()
     bound = linear.hinge_lower_bound(np.linalg.norm(c), norm)
     assert 0.5 * linear.hinge_loss(y, outputs) == pytest.approx(bound)
-
-
-@pytest.mark.parametrize(("n", "k", "n_features"), [(48, 3, 1), (1600, 7, 100)])
-def test_the_published_bound_is_below_the_derived_one(n: int, k: int, n_features: int) -> None:
-    """1/2 - sqrt(N) B / (sqrt(2) 2^k), against 1/2 - B/2 sqrt(N / binom(n, k))."""
-    norm = 0.9 * 2**k / math.sqrt(2 * n_features)
-    published = linear.published_lower_bound(n, k, n_features, norm)
-    assert published == pytest.approx(0.5 - math.sqrt(n_features) * norm / (math.sqrt(2) * 2**k))
-    assert published == pytest.approx(0.05)
-    assert published <= linear.hinge_lower_bound(
-        linear.guaranteed_correlation(n, k, n_features), norm
-    )
 
 
 @pytest.mark.parametrize("seed", [0, 3])

@@ -193,12 +193,3 @@ def test_a_curve_begins_as_predicted() -> None:
     expected = predicted_losses(gram, start, step_size=1e-3, steps=steps)
     np.testing.assert_allclose(curve["equation"], expected, rtol=1e-3)
     np.testing.assert_allclose(curve["loss"], expected, rtol=0.02)
-
-
-def test_linearised_curves_are_the_equation_of_trained_ones() -> None:
-    trained = training.training_curves(10, 64, "elu", 30, 2)
-    linearised = training.linearised_curves(10, 64, "elu", 30, 2)
-    both = trained.merge(linearised, on=["run", "step"], suffixes=("", "_linearised"))
-    assert both.groupby("run").size().to_list() == [23, 23]
-    np.testing.assert_allclose(both["loss_linearised"], both["equation"], rtol=1e-6)
-    np.testing.assert_allclose(both["lambda_min_linearised"], both["lambda_min"], rtol=1e-6)

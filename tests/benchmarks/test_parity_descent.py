@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+import torch
 
 from benchmarks.daniely2020 import parity_descent as descent
 from benchmarks.daniely2020 import parity_first_step as parity
@@ -118,21 +119,14 @@ def test_lemma_7_good_units_see_nothing_off_A(relevant: tuple[int, ...]) -> None
     good = parity.is_good(distribution, w)
     np.testing.assert_array_equal(good, w[:, list(relevant)].sum(axis=1) == 0)
     assert good.mean() == pytest.approx(parity.good_share(len(relevant)))
+    assert good.mean() >= 1 / (14 * math.sqrt(len(relevant)))  # lemma 9
     bits, y, p = on_the_cube(distribution)
     gates = parity.gate(bits @ w[good].T / math.sqrt(n) + 1 / 24)
     off = [j for j in range(n) if j not in relevant]
     columns = np.column_stack([bits[:, off], np.ones(len(bits))])
-    _, easy = halves(distribution)
-    np.testing.assert_allclose((gates * (easy * y)[:, None]).T @ columns, 0, atol=ROUNDING)
-    # Not in the paper: the uniform half is 0, too, as k is odd and some weight on A is 0.
-    assert (w[good][:, list(relevant)] == 0).any(axis=1).all()
-    np.testing.assert_allclose((gates * (p * y)[:, None]).T @ columns, 0, atol=ROUNDING)
-
-
-@pytest.mark.parametrize("k", [1, 3, 9])
-def test_the_share_of_good_units_is_that_of_lemma_9(k: int) -> None:
-    assert parity.good_share(k) == pytest.approx((all_weights(k).sum(axis=1) == 0).mean())
-    assert parity.good_share(k) >= 1 / (14 * math.sqrt(k))
+    # Of both halves; the paper says it of the easy one.
+    for half in (*halves(distribution), p):
+        np.testing.assert_allclose((gates * (half * y)[:, None]).T @ columns, 0, atol=ROUNDING)
 
 
 def test_lemma_8_with_the_constant_that_is_derived() -> None:
@@ -284,12 +278,7 @@ def test_the_exponents_of_corollary_4_do_not_match_the_bound(k: int) -> None:
         for sizes, to in ((printed, ratios), (least, ours)):
             to.append(descent.theorem_3_order(sizes.n_bits, k, sizes.pairs, sizes.steps) / eps)
     assert ratios[-1] > 100 * ratios[0]
-    assert max(ours) <= 1
-    # Their orders, for small eps: eps^-2 k^16, eps^-2 k^10, eps^-6 k^34.
-    one, other = descent.sizes_for(1e-6, 3, 0.1), descent.sizes_for(1e-7, 7, 0.1)
-    assert other.pairs / one.pairs == pytest.approx(1e2 * (7 / 3) ** 16)
-    assert other.steps / one.steps == pytest.approx(1e2 * (7 / 3) ** 10)
-    assert other.n_bits / one.n_bits == pytest.approx(1e6 * (7 / 3) ** 34)
+    assert 0.1 < min(ours) <= max(ours) <= 1
 
 
 def test_theorem_13_on_random_hinges() -> None:
@@ -341,32 +330,21 @@ def test_lemmas_14_to_16_along_a_descent() -> None:
 
 
 def test_later_steps_descend_the_regularised_hinge_loss() -> None:
-    """Against finite differences of the objective, at the second step."""
+    """Against automatic differentiation of the objective, at the second step."""
     distribution = ParityDistribution(6, (0, 2, 5))
     bits, y, p = on_the_cube(distribution)
     schedule = Schedule(step=0.01, decay=0.3, steps=2)
-    _, first, second = descend(
-        bits, y, parity.start(6, 3, 3, random_state=1), schedule, probabilities=p
-    )
+    start = parity.start(6, 3, 3, random_state=1)
+    _, first, second = descend(bits, y, start, schedule, probabilities=p)
     names = ("weights", "biases", "readout")
-    at = {name: getattr(first.network, name) for name in names}
-
-    def objective(parameters: dict[str, Array]) -> float:
-        loss = hinge_loss(y, parity.TwoLayers(**parameters).outputs(bits), p)
-        # The biases are not regularised.
-        squares = (parameters["weights"] ** 2).sum() + (parameters["readout"] ** 2).sum()
-        return loss + 0.3 * float(squares)
-
-    eps = 1e-6
-    for name in names:
-        gradient = np.empty_like(at[name])
-        for index in np.ndindex(gradient.shape):
-            sides = []
-            for sign in (1, -1):
-                moved = at[name].copy()
-                moved[index] += sign * eps
-                sides.append(objective(at | {name: moved}))
-            gradient[index] = (sides[0] - sides[1]) / (2 * eps)
-        np.testing.assert_allclose(
-            getattr(second.network, name), at[name] - 0.01 * gradient, atol=1e-8
-        )
+    before = [torch.tensor(getattr(first.network, name), requires_grad=True) for name in names]
+    weights, biases, readout = before
+    hidden = (torch.tensor(bits) @ weights.T / 6**0.5 + biases).clamp(0, 6)
+    losses = (1 - torch.tensor(y) * (hidden @ readout)).relu()
+    # The biases are not regularised.
+    squares = weights.square().sum() + readout.square().sum()
+    torch.autograd.backward(torch.tensor(p) @ losses + 0.3 * squares)
+    for name, value in zip(names, before, strict=True):
+        assert value.grad is not None
+        expected = (value - 0.01 * value.grad).detach()
+        np.testing.assert_allclose(getattr(second.network, name), expected, atol=ROUNDING)

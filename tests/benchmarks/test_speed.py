@@ -1,14 +1,11 @@
 """The race: every solver has the optimum of the native one, and rows are graded as they should."""
 
-import itertools
 from importlib import import_module
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from benchmarks.processes import TIME_LIMIT
 from benchmarks.speed import races
 from benchmarks.speed.conic import cholesky_factor
 from benchmarks.speed.objective import Objective
@@ -109,47 +106,6 @@ def test_an_answer_without_dual_variables_is_graded_by_the_best_lower_bound() ->
     assert np.isinf(grade["gap"])
     upper = certify(problem, coef).upper
     assert grade["excess"] == pytest.approx(upper / objective.reference.lower - 1)
-
-
-def row(problem: str, solver: str, seconds: float, value: float, **other: Any) -> dict[str, Any]:
-    facts = {"problem": problem, "solver": solver, "value": value, "solve_seconds": seconds}
-    facts |= {"native_seconds": 2.0, "gib": 0.1, "reference": 1.0, "lower": 0.0}
-    return races.row_of(races.ANSWERED) | facts | other
-
-
-def test_the_fastest_peer_is_the_fastest_that_is_near_enough() -> None:
-    """The excess is over the best bound of any solver; a faster one that is far off loses."""
-    rows = [
-        row("a", "native", 2.0, 1.1 + 1e-8, lower=1.1),
-        row("a", "ecos", 1.0, 1.1 + 1e-9),
-        row("a", "scs", 0.1, 1.2),
-        row("a", "libsvm", 9.0, np.nan, outcome=TIME_LIMIT),
-        row("b", "native", 2.0, 1.0 + 1e-8),
-        row("b", "scs", 0.5, 1.001),
-    ]
-    raced = {(each["problem"], each["solver"]) for each in rows}
-    for problem, solver in itertools.product("ab", (races.NATIVE, *races.PEERS)):
-        if (problem, solver) not in raced:
-            rows.append(row(problem, solver, np.nan, np.nan, outcome=races.UNSUITED))
-    rows.append(row("d", "native", 2.0, 1.0))  # its peers are not measured yet
-    numbers = races.numbers(pd.DataFrame(rows))
-    table = numbers["table"].set_index("problem")
-    assert table.loc["a", "best peer, s"] == "ECOS **1**"
-    assert table.loc["a", "ratio"] == "0.5"
-    assert table.loc["a", "excess"] == "9e-09"
-    assert table.loc["b", "native, s"] == "**2**"
-    assert (numbers["native_faster"], numbers["peer_faster"], numbers["alone"]) == (0, 1, 1)
-    assert numbers["problems"] == 2
-    assert numbers["stopped_most"] == 9.0
-
-
-@pytest.mark.slow
-def test_a_peer_that_exceeds_its_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = next(iter(races.problems(quick=True)))
-    monkeypatch.setattr(solver_of("scs"), "time_limit", 1e-3)
-    (found,) = races.race(problem, "scs")
-    assert found["outcome"] == TIME_LIMIT
-    assert np.isnan(found["excess"])
 
 
 # --- growth and diagnosis ------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from drawn import normal, sphere
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.parities import cube
 from implicit_bias.kernels import gated_least_squares as galu
-from implicit_bias.kernels.gradient_gram import normalise
 from implicit_bias.kernels.least_squares import gated_gram
 
 
@@ -125,14 +124,6 @@ def test_theorem_4(loss: Callable[[torch.Tensor], torch.Tensor], scale: float, s
         slopes.append(weights.grad.numpy())
     apart = np.linalg.norm(slopes[0] - slopes[1]) / np.linalg.norm(slopes[1])
     assert apart < 1e-12 if same else apart > 0.03
-
-
-def test_largest_output_is_no_smaller_than_any() -> None:
-    W, a = normal(5, 3), normal(5, seed=1)
-    X = normalise(normal(2000, 3, seed=2))
-    for seed in range(5):
-        outputs = (gates_of(X, normal(5, 3, seed=seed)) * (X @ W.T)) @ a / math.sqrt(5)
-        assert np.abs(outputs).max() <= bounds.largest_output(W, a)
 
 
 # --- theorem 5 -------------------------------------------------------------------------------
