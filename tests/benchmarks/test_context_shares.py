@@ -84,22 +84,6 @@ def test_with_equal_degrees_the_limit_is_stationary(
     assert tight.sum() == n_tight
 
 
-def test_directions_of_contexts_converge_on_separable_data() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(12, 3)) + np.array([3.0, 0, 0])
-    contexts = np.arange(12) % 2
-    inputs = torch.tensor(X)
-
-    def margins(w: torch.Tensor) -> torch.Tensor:
-        return (inputs * w.reshape(2, 3)[contexts]).sum(1)
-
-    points = shares.gradient_path(margins, [1.0, 0, 0, 1.0, 0, 0], [10.0, 100.0, 200.0])
-    records = [shares.record(margins, w, contexts, inputs=X) for w in points]
-    first, second = shares.cosines(*records[:2]), shares.cosines(*records[1:])
-    assert (second >= first - 1e-9).all()
-    np.testing.assert_allclose(second, 1.0, atol=1e-3)
-
-
 def test_the_gradient_is_as_near_to_its_tail_as_the_lemma_says() -> None:
     """The logistic loss: c = a = 1, delta = -1 / (1 + e^m), by brute force."""
     rng = np.random.default_rng(1)

@@ -248,8 +248,8 @@ def test_released_values_are_read_from_their_archive(tmp_path: Path) -> None:
     assert (network["units"], network["seed"], network["momentum"]) == (10, 2, 0.9)
     assert (l2["hyperplanes"], l2["threshold"], l2["train_size"]) == (2, "random", 1000)
     assert (l2["error"], l2["from_network"]) == pytest.approx((0.25, 0.3))
-    assert table["momentum"].isna().tolist() == (table.index != "GD-GLN").tolist()
-    assert table["error"].isna().tolist() == (table.index == "SVM-LC").tolist()
+    assert table["momentum"].isna().to_dict() == {"GD-GLN": False, "SVM-L2": True, "SVM-LC": False}
+    assert table["error"].isna().to_dict() == {"GD-GLN": False, "SVM-L2": False, "SVM-LC": True}
 
 
 # --- the real thing ----------------------------------------------------------------------------
