@@ -83,14 +83,3 @@ def test_least_hinge_loss_of_what_is_right_wrong_or_nothing() -> None:
     assert linear.least_hinge_loss(y, outputs) == 0.0
     assert linear.least_hinge_loss(y, -outputs) == 1.0  # no multiple is better than 0
     assert linear.least_hinge_loss(y, np.zeros(3)) == 1.0
-
-
-def test_theorem_2_bounds_the_hinge_loss_and_not_the_error() -> None:
-    """Linear predictors of the bits: c_A = 0, yet one of them errs on an eighth of D_A only."""
-    bits, y, p = on_the_cube(parities.ParityDistribution(3, (0, 1, 2)))
-    outputs = bits @ [1.0, 1.0, -0.5]
-    assert p[y * outputs <= 0].sum() == pytest.approx(1 / 8)
-    losses = [linear.hinge_loss(y, c * outputs, p) for c in np.linspace(0, 4, 401)]
-    assert min(losses) >= 0.5 - ROUNDING
-    # The bound is attained: by the mean of the relevant bits.
-    assert linear.hinge_loss(y, bits.mean(axis=1), p) == pytest.approx(0.5)
