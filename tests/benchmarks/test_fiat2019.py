@@ -17,6 +17,7 @@ from benchmarks.fiat2019 import (
     norms_and_gap,
     published_training,
     separable_and_parity,
+    several_outputs,
     theorems,
 )
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
@@ -170,6 +171,41 @@ def test_principal_components() -> None:
     np.testing.assert_allclose(test, train[:7])
     spanned = np.linalg.lstsq(train, X[:, [0, 2]] - X[:, [0, 2]].mean(axis=0), rcond=None)[1]
     assert (spanned / 400 < 0.1).all()
+
+
+def test_images_are_trained_anew_at_the_best_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chosen by the first trainings alone, and shown by the others."""
+
+    def trained(*arguments: Any) -> dict[str, float]:
+        rate, alpha, seed = arguments[3:6]
+        error = abs(alpha - 0.5) + rate + 0.01 * seed
+        return {"rate": rate, "alpha": alpha, "seed": seed, "test_error": error}
+
+    monkeypatch.setattr(image_width, "trained", trained)
+    monkeypatch.setattr(image_width, "images", lambda *_: ())
+    setting: dict[str, Any] = {"dataset": "MNIST", "network": "GaLU0", "width": 16}
+    rows = image_width.cell(**setting, steps=1)
+    assert len(rows) == 2 * 6 + 2
+    frame = pd.DataFrame(rows).assign(**setting)
+    found = image_width.chosen(frame)
+    assert set(found["alpha"]) == {0.5}
+    assert set(found["rate"]) == {0.0005}
+    assert sorted(found["seed"]) == [1, 2]
+    assert image_width.errors_of(frame).loc[("MNIST", 16), "GaLU0"] == pytest.approx(0.0155)
+
+
+def test_a_search_with_one_output_is_least_squares() -> None:
+    """The least width that it finds is that of trying every width."""
+    setting: dict[str, Any] = {"seed": 0, "p": 1, "m": 36, "d": 6}
+    rows = several_outputs.errors("search", rounds=5, steps=20, **setting)
+    widths = {row["network"]: row["width"] for row in rows}
+    rng = np.random.default_rng([0, 1])
+    X, y = rng.normal(size=(36, 6)), rng.normal(size=(36, 1))[:, 0]
+    every = (memorisation_width.closed_form_error(k, X, y, 0) for k in range(1, 10))
+    least = next(k for k, error in enumerate(every, start=1) if error < several_outputs.ERROR)
+    assert widths["GaLU"] == least
+    # A share of ERROR of the targets' 36 numbers may be missed, by 6 parameters a unit.
+    assert several_outputs.counted(36, 6, 1) == pytest.approx(6 * (1 - several_outputs.ERROR))
 
 
 def test_the_bound_derived_for_theorem_5_is_below_its_inequality() -> None:

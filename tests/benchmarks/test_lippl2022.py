@@ -187,6 +187,7 @@ def test_exponent_of_the_tail() -> None:
     steps = np.geomspace(1, 1000, 31)
     values = np.where(steps < 99, 7.0, 3.0 * steps**-1.5)
     assert excess.decay_exponent(steps.tolist(), values.tolist()) == pytest.approx(-1.5)
+    assert np.isnan(excess.decay_exponent([], []))
     assert np.isnan(excess.decay_exponent([1, 2, 3], [0.0, np.inf, 1.0]))
 
 

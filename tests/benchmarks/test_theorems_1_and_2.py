@@ -129,9 +129,12 @@ def test_parity_correlation_falls_by_half_a_bit() -> None:
     assert parity_correlation(5) == 0.0  # as of every odd number of bits
     values = [parity_correlation(d) for d in range(2, 31, 2)]
     assert values[0] == pytest.approx(math.sqrt(1 / 8), rel=1e-14)
+    # arcsin(1 / 2) = pi / 6, so that the sum over the numbers of bits -1 is 2 - 8/3 + 4/3.
+    assert values[1] == pytest.approx(math.sqrt(1 / 96), rel=1e-14)
     ratios = np.array(values[1:]) / values[:-1]
     assert (0.25 < ratios).all()
     assert (ratios < 0.5).all()
+    assert 1e-17 < parity_correlation(100) < 1e-15
 
 
 def test_sufficient_width_of_hopeless_data() -> None:
