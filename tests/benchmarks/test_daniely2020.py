@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from benchmarks.daniely2020 import models, theorem_2, theorem_3
+from benchmarks.daniely2020 import parity_first_step as parity
 from benchmarks.daniely2020.linear_methods import walsh_coefficients
+from implicit_bias.datasets.parities import ParityDistribution, cube
 
 # --- linear methods -----------------------------------------------------------------------------
 
@@ -110,6 +112,24 @@ def test_training_is_a_step_of_adadelta_on_the_logistic_loss(name: str) -> None:
 
 
 # --- theorem 3 -----------------------------------------------------------------------------------
+
+
+def test_the_first_step_is_the_gradient_over_all_inputs() -> None:
+    """Entries on A and off A, by listing the 2^9 inputs."""
+    (row,) = theorem_3.first_step(k=3, n=9, units=40)
+    distribution = ParityDistribution.random(9, 3)
+    bits = cube(9)
+    initial = parity.start(9, 3, 40)
+    weights, biases = initial.weights[:40], initial.biases[:40]
+    open_gates = parity.gate(bits @ weights.T / 3 + biases)
+    label = distribution.probabilities(bits) * distribution.labels(bits)
+    averages = (label[:, None] * open_gates).T @ bits
+    on = np.isin(np.arange(9), distribution.relevant)
+    good = weights[:, on].sum(axis=1) == 0
+    assert row["on"] == pytest.approx(np.sqrt(np.mean(averages[:, on] ** 2)))
+    assert row["off"] == pytest.approx(np.sqrt(np.mean(averages[:, ~on] ** 2)))
+    assert row["off_good"] == pytest.approx(np.abs(averages[good][:, ~on]).max(), abs=1e-12)
+    assert row["good"] == good.mean()
 
 
 def test_a_separating_layer_has_margin_1_and_may_not_exist() -> None:

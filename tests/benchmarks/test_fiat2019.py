@@ -19,6 +19,7 @@ from benchmarks.fiat2019 import (
     separable_and_parity,
     several_outputs,
     theorems,
+    too_few_parameters,
 )
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from implicit_bias.base.validation import Array
@@ -116,12 +117,26 @@ def test_the_width_of_a_search_is_read_from_what_it_tried() -> None:
     assert found["ReLU"] * m / d == memorisation_width.widest(m, d)
 
 
+def test_redrawn_filters_start_from_the_least_squares_of_the_same_draw() -> None:
+    size = {"seed": 1, "m": 60, "d": 4, "k": 5}
+    galu, redrawn, none = (
+        next(too_few_parameters.fitted(network, steps, **size))
+        for network, steps in (
+            ("GaLU", 0),
+            (too_few_parameters.REDRAWN, 20),
+            (too_few_parameters.REDRAWN, 0),
+        )
+    )
+    assert redrawn["loss"] < galu["loss"] == pytest.approx(none["loss"])
+    assert galu["rank"] == redrawn["rank"] == 20
+
+
 def test_errors_of_noisy_clusters() -> None:
-    outputs, targets = np.array([[0.5], [-2.0], [3.0]]), np.array([[1.0], [1.0], [-1.0]])
+    outputs, targets = np.array([[0.5], [-2.0], [-3.0]]), np.array([[1.0], [1.0], [-1.0]])
     found = noisy_clusters.errors("classification", outputs, targets)
-    assert found == pytest.approx({"error": 2 / 3, "hinge": (0.5 + 3 + 4) / 3})
+    assert found == pytest.approx({"error": 1 / 3, "hinge": (0.5 + 3 + 0) / 3})
     squared = noisy_clusters.errors("regression", outputs, targets)
-    assert squared["error"] == pytest.approx((0.25 + 9 + 16) / 3)
+    assert squared["error"] == pytest.approx((0.25 + 9 + 4) / 3)
     ratio = noisy_clusters.ratios(noisy_clusters.published())
     assert ratio["regression"][1.0] == pytest.approx(3.26 / 2.14)
 

@@ -18,6 +18,15 @@ from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.kernels.dual_kernels import arc_cosine_kernel, gradient_kernel
 
 
+def test_shapes_of_the_lower_bounds() -> None:
+    n, delta = 50, 0.1
+    assert gram_bounds.kink_bound(n, delta, 1) == pytest.approx(0.1 / 125000)
+    assert gram_bounds.kink_bound(n, delta, 2) == pytest.approx(1e-3 / 50**7 / math.log(50))
+    assert gram_bounds.relu_bound(n, delta) == pytest.approx(0.1**1.5 * math.log(50) ** -1.5)
+    assert gram_bounds.descent_width(10, 0.1, 0.5) == pytest.approx(10**6 * 10**4 * 8)
+    assert gram_bounds.dynamics_width(10, 0.1, 0.5, 0.1) == pytest.approx(10**5 * 2 * 10**4 * 100)
+
+
 def test_coherence_bounds_the_smallest_eigenvalue() -> None:
     X, phi = sphere(6, 12), grams.ACTIVATIONS["elu"]
     coherence = float(np.abs(X @ X.T - np.eye(6)).max())
@@ -67,6 +76,16 @@ def test_upper_bounds_of_smooth_activations() -> None:
     assert gram_bounds.large_width_bound(n, m, d) == pytest.approx(max(tail, random))
 
 
+def test_hermite_coefficients_of_tanh_beside_the_rates() -> None:
+    c = np.sqrt(grams.ACTIVATIONS["tanh"].hermite_squares)
+    assert all(c[k] <= gram_bounds.coefficient_bound(k) for k in range(1, 200))
+    tails = (c[::-1] ** 2).cumsum()[::-1]
+    assert all(tails[p + 1] <= gram_bounds.tail_bound(p) for p in range(1, 200))
+    # Equation 34 is not of these coefficients.
+    ratios = [c[k] / gram_bounds.boyd_coefficient(k) for k in (20, 60, 100)]
+    assert ratios[0] > 2 * ratios[1] > 4 * ratios[2]
+
+
 @pytest.mark.parametrize(
     ("scale", "error", "swish"), [(0.5, 1e-2, False), (10.0, 1e-5, False), (3.0, 1e-5, True)]
 )
@@ -82,6 +101,12 @@ def test_chebyshev_degrees(scale: float, error: float, swish: bool) -> None:
     series = chebyshev.Chebyshev.interpolate(function, 500).coef[: degree + 1]
     x = np.linspace(-1, 1, 1001)
     assert np.abs(function(x) - chebyshev.chebval(x, series)).max() <= error
+
+
+def test_trace() -> None:
+    X, phi = sphere(6, 3), grams.ACTIVATIONS["tanh"]
+    exact = float(np.trace(grams.infinite_gram(X, phi)))
+    assert exact == pytest.approx(2 * gram_bounds.trace_bound(phi, 6))
 
 
 def test_hadamard_powers_bound_the_smallest_eigenvalue() -> None:
@@ -123,6 +148,15 @@ def test_a_layer_brings_correlations_below_its_bound() -> None:
     phi, rho = grams.ACTIVATIONS["tanh"], np.linspace(-1, 1, 401)
     bound = gram_bounds.layer_bound(rho, gram_bounds.linear_share(phi))
     assert (np.abs(phi.correlation_map(rho)) <= bound + 1e-10).all()
+
+
+def test_steps_of_the_recursion() -> None:
+    a, delta, eps = 0.9, 0.01, 0.1
+    rho, steps = 1 - delta, 0
+    while rho > eps:
+        rho, steps = a * rho + (1 - a) * rho**2, steps + 1
+    assert gram_bounds.layers_until(delta, eps, a) == steps
+    assert steps <= 3 / (1 - a) * max(math.log(1 / delta), math.log(1 / eps))
 
 
 def test_weights_may_move_as_far_as_allowed() -> None:

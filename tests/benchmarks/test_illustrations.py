@@ -1,6 +1,6 @@
 """The illustrations: each method is what it is said to be, and numbers are those of the runs."""
 
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 import pandas as pd
@@ -14,18 +14,27 @@ from benchmarks.illustrations import (
     descent,
     leading,
     linear,
+    networks,
     single_samples,
+    speed,
     weight_decay,
 )
 from example_modules import scale_weights
 from implicit_bias import attention_margin, max_margin, solve
 from implicit_bias.norms import Lp, as_norm
+from implicit_bias.norms.tensors import as_parameter_norm
 
 
 def small() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     y = np.arange(12) % 3
     return rng.normal(size=(12, 4)) + 3.0 * np.eye(4)[y], y
+
+
+def separated() -> np.ndarray:
+    """Return samples of two classes times their labels, of length 1 at most."""
+    X, y = small()
+    return np.where(y == 0, 1.0, -1.0)[:, None] * X / np.linalg.norm(X, axis=1).max()
 
 
 def test_margin_is_the_smallest_difference_to_another_class() -> None:
@@ -95,6 +104,16 @@ def test_minimum_in_the_box_is_a_minimum() -> None:
     ]
     assert least <= min(losses) + 1e-12
     assert least == pytest.approx(min(losses), abs=1e-3)
+
+
+def test_momentum_of_the_dual_is_faster_than_plain_steps() -> None:
+    Z = separated()
+    optimum = solve(max_margin(Z, np.ones(len(Z)) * 1.0, "l2")).certificate.lower
+    excess = {}
+    for name in ("normalised GD", "momentum"):
+        *_, w = islice(speed.METHODS[name](Z), 300)
+        excess[name] = np.linalg.norm(w) / (Z @ w).min() / optimum - 1
+    assert 0 <= excess["momentum"] < excess["normalised GD"] / 10
 
 
 def test_single_samples_come_in_cyclic_order() -> None:
@@ -190,3 +209,21 @@ def test_growth_foreseen_is_the_mean_of_both_rates() -> None:
     steps = np.arange(20.0, 100.0, 1e-3)
     rates = np.minimum(1.0, np.sqrt(sign / steps))
     assert adam_memory.foreseen(20.0, 100.0, sign) == pytest.approx(rates.mean(), rel=1e-4)
+
+
+def test_a_network_begins_with_its_drawn_length_where_signs_had_come() -> None:
+    drawn = networks.Network("smooth", 0)
+    rows = networks.trained("smooth", "Adam", 0, networks.AFTER_SIGNS, 60)
+    X, labels = networks.samples_of(drawn, 0)
+    length = networks.size_of(drawn)
+    signs = networks.built(drawn, "signs", networks.RATE)
+    for _ in networks.iterates(drawn, X, labels, signs, 6):
+        pass
+    with torch.no_grad():  # a gap does not depend on the weights' length
+        drawn.W.mul_(7.0 / length)
+        drawn.a.mul_(7.0 / length)
+    norms = {"linf": as_parameter_norm("linf")}
+    (row,) = networks.gaps(drawn, X, labels, norms, 0)
+    first = next(rows)
+    assert (first["step"], first["norm"]) == (0, "own")
+    assert first["gap"] == pytest.approx(row["gap"], rel=1e-5)

@@ -16,6 +16,7 @@ from benchmarks.__main__ import main
 from benchmarks.effects import Effect
 from benchmarks.lippl2022 import (
     as_published,
+    deep_gln,
     draws,
     excess,
     fold,
@@ -183,6 +184,16 @@ def test_a_moved_network_keeps_its_weights_but_not_its_contexts() -> None:
 # --- further models ----------------------------------------------------------------------------
 
 
+def test_units_are_dealt_out_evenly() -> None:
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    all_units = HyperplaneContexts.random(X, 6, 1, random_state=0)
+    layers = deep_gln.dealt_out(all_units, 3, X)
+    assert [layer.n_units for layer in layers] == [2, 2, 2]
+    np.testing.assert_array_equal(
+        np.concatenate([layer.weights for layer in layers]), all_units.weights
+    )
+
+
 def test_exponent_of_the_tail() -> None:
     steps = np.geomspace(1, 1000, 31)
     values = np.where(steps < 99, 7.0, 3.0 * steps**-1.5)
@@ -201,6 +212,11 @@ def test_known_is_the_share_of_units_in_common_with_the_nearest_samples() -> Non
         shares = sorted(sum(a == b for a, b in zip(own, row, strict=True)) / 5 for row in theirs)
         expected.append(np.mean(shares[-sharing.NEAREST :]))
     np.testing.assert_allclose(sharing.known(gating, X, images), expected)
+
+
+def test_equal_values_are_in_one_quarter() -> None:
+    values = np.array([0.1, 0.2, 0.3, 0.4, 0.4, 0.4, 0.4, 0.9])
+    assert sharing.quarters(values).tolist() == [0, 0, 1, 1, 1, 1, 1, 3]
 
 
 def test_the_least_error_is_over_all_settings_of_a_seed() -> None:

@@ -10,6 +10,7 @@ from benchmarks.panigrahi2020 import (
     cifar,
     cifar_training,
     depth,
+    few_dimensions,
     lower_bounds,
     smoothed,
     spectra,
@@ -50,6 +51,14 @@ def test_smallest_eigenvalues_are_above_the_bound_of_a_kink(data: str, activatio
         np.linalg.norm(X[j] - X[i] * (X[i] @ X[j])) for i in range(8) for j in range(8) if i != j
     ]
     assert row["delta"] == pytest.approx(min(apart))
+
+
+def test_ranks_of_polynomials_are_the_exact_ones_at_any_width() -> None:
+    """On the circle monomials of degree 1 are among those of degree 3."""
+    rank = 3 + 4
+    (found,) = few_dimensions.polynomials("1 2 3", 2, 12, 256)
+    assert found["finite"] == found["infinite"] == found["both"] == found["exact"] == rank
+    assert rank <= found["constraints"]
 
 
 def test_smoothed_points_come_close_to_few_points() -> None:
@@ -173,3 +182,12 @@ def test_a_curve_begins_as_predicted() -> None:
     expected = predicted_losses(gram, start, step_size=1e-3, steps=steps)
     np.testing.assert_allclose(curve["equation"], expected, rtol=1e-3)
     np.testing.assert_allclose(curve["loss"], expected, rtol=0.02)
+
+
+def test_linearised_curves_are_the_equation_of_trained_ones() -> None:
+    trained = training.training_curves(10, 64, "elu", 30, 2)
+    linearised = training.linearised_curves(10, 64, "elu", 30, 2)
+    both = trained.merge(linearised, on=["run", "step"], suffixes=("", "_linearised"))
+    assert both.groupby("run").size().to_list() == [23, 23]
+    np.testing.assert_allclose(both["loss_linearised"], both["equation"], rtol=1e-6)
+    np.testing.assert_allclose(both["lambda_min_linearised"], both["lambda_min"], rtol=1e-6)

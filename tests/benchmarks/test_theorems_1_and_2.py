@@ -96,6 +96,21 @@ def test_filter_search_against_new_solves() -> None:
     np.testing.assert_array_equal(search.gating.weights, weights)
 
 
+def test_filter_search_with_dependent_features() -> None:
+    """Equal filters, an input that repeats another, and a filter that is open nowhere."""
+    X, y = normal(M, D), normal(M, seed=2)
+    X[:, 3], X[:, 0] = X[:, 1], 1.0
+    weights = normal(5, D, seed=1)
+    weights[1] = weights[0]
+    weights[4] = [-100.0, 0, 0, 0]
+    search = search_procedures.improve_filters(
+        UnitGates(weights, np.zeros(5), always_on=True), X, y, proposals=40, random_state=0
+    )
+    final = fitted.least_squares(X, search.gating.gates(X), y)
+    assert search.losses[-1] == pytest.approx(final.loss, rel=1e-8)
+    assert search.losses[-1] < search.losses[0]
+
+
 def test_one_output_of_alternating_search_is_least_squares() -> None:
     """With one output the scale is free, so the first hidden layer is already the best one."""
     X, y = normal(M, D), normal(M, seed=2)
