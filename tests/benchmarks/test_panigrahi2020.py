@@ -61,6 +61,16 @@ def test_ranks_of_polynomials_are_the_exact_ones_at_any_width() -> None:
     assert rank <= found["constraints"]
 
 
+def test_smallest_eigenvalues_of_smooth_activations_are_positive() -> None:
+    (row,) = few_dimensions.smooth_activations("tanh", 3, 10, 0, 256)
+    X = few_dimensions.in_subspace(10, 3, 3, seed=0)
+    values = grams.eigenvalues(grams.infinite_gram(X, grams.ACTIVATIONS["tanh"]))
+    # Lemma 3.2 is of the fourth of ten values in three dimensions.
+    found = [row["largest"], row["at_index"], row["smallest"]]
+    np.testing.assert_allclose(found, values[[0, 3, 9]], atol=1e-9)
+    assert row["finite_at_index"] > row["finite_smallest"] > 0
+
+
 def test_smoothed_points_come_close_to_few_points() -> None:
     for base in (smoothed.EVEN, smoothed.ONE):
         X = smoothed.points(base, 12, 4)
