@@ -17,6 +17,7 @@ from benchmarks.panigrahi2020 import (
     training,
 )
 from benchmarks.panigrahi2020.gram_spectrum import circle_points, eigenvalue_bounds
+from benchmarks.panigrahi2020.shared import in_subspace
 from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.kernels.gated_least_squares import predicted_losses
 
@@ -63,7 +64,7 @@ def test_ranks_of_polynomials_are_the_exact_ones_at_any_width() -> None:
 
 def test_smallest_eigenvalues_of_smooth_activations_are_positive() -> None:
     (row,) = few_dimensions.smooth_activations("tanh", 3, 10, 0, 256)
-    X = few_dimensions.in_subspace(10, 3, 3, seed=0)
+    X = in_subspace(10, 3, 3, seed=0)
     values = grams.eigenvalues(grams.infinite_gram(X, grams.ACTIVATIONS["tanh"]))
     # Lemma 3.2 is of the fourth of ten values in three dimensions.
     found = [row["largest"], row["at_index"], row["smallest"]]
@@ -109,6 +110,9 @@ def test_distances_are_those_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> No
     assert frame["close"].iloc[0] > 0
     assert frame["least"].iloc[0] == pytest.approx(min(pairs), rel=1e-5)
     assert frame["close"].iloc[0] == sum(pair < cifar.REPORTED for pair in pairs)
+    left = cifar.cumulative(9, cifar.CENTRED)["y"]
+    values = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
+    np.testing.assert_allclose(left[:2], 1 - values.cumsum()[:2] / values.sum(), atol=2e-3)
 
 
 def test_infinite_width_is_descent_on_a_linear_model() -> None:
