@@ -30,25 +30,6 @@ def test_gradient_flow_goes_elsewhere_than_the_stationary_point() -> None:
     assert angle(late) == pytest.approx(20.0, abs=0.01)
 
 
-def test_the_exponential_loss_ends_there_too() -> None:
-    (late,) = shares.gradient_path(shares.counterexample(), [1.0, 1.0], [1e6])
-    assert angle(late) == pytest.approx(20.0, abs=0.01)
-
-
-def test_the_stationary_point_is_one_and_is_not_the_limit() -> None:
-    """Written out: w = lambda_0 x + lambda_1 SCALE (w_2, w_1) with slack multipliers 0."""
-    w = torch.full((2,), math.sqrt(1 / shares.SCALE), dtype=torch.float64)
-    q = shares.counterexample()(w)
-    assert float(q[1]) == pytest.approx(1.0)
-    assert float(q[0]) > 1.0
-    # lambda_0 = 0 and lambda_1 = 1 / SCALE solve it; at 20 degrees the second context would need
-    # to be slack, but scaled to smallest margin 1 it is the first one that is.
-    np.testing.assert_allclose(w, (1 / shares.SCALE) * shares.SCALE * w.flip(0))
-    at_limit = torch.tensor([math.cos(math.radians(20)), math.sin(math.radians(20))])
-    scaled = at_limit.double() / math.sqrt(shares.SCALE * float(at_limit[0] * at_limit[1]))
-    assert float(shares.counterexample()(scaled)[0]) > 1.0
-
-
 def test_shares_go_to_the_least_degree_whatever_the_margins() -> None:
     early, late = (
         shares.record(shares.counterexample(), w, [0, 1], log_loss=LOGISTIC)
@@ -78,13 +59,13 @@ def test_with_equal_degrees_the_least_margin_keeps_the_share() -> None:
     assert records[0].shares[1] > 0.1
 
 
-@pytest.mark.fast("equal-1", "first-least-2", "second-least-3")
-@pytest.mark.parametrize("degree", [1, 2, 3])
 @pytest.mark.parametrize(
-    "scales", [(1.0, 1.0), (1.0, 10.0), (10.0, 1.0)], ids=["equal", "first-least", "second-least"]
+    ("degree", "scales", "n_tight"),
+    [(1, (1.0, 1.0), 2), (2, (1.0, 10.0), 1), (3, (10.0, 1.0), 1)],
+    ids=["equal", "first-least", "second-least"],
 )
 def test_with_equal_degrees_the_limit_is_stationary(
-    degree: int, scales: tuple[float, float]
+    degree: int, scales: tuple[float, float], n_tight: int
 ) -> None:
     """The theorem: samples of least margin alone have multipliers, whatever their contexts."""
     X = torch.tensor([[1.0, 0.0], [0.6, 0.8]], dtype=torch.float64)
@@ -100,23 +81,7 @@ def test_with_equal_degrees_the_limit_is_stationary(
     multipliers, residual = nnls(gradients.numpy()[tight].T, w.detach().numpy())
     assert residual < 0.03 * float(w.detach().norm())
     assert (multipliers > 0).all()
-    assert tight.sum() == (2 if scales == (1.0, 1.0) else 1)
-
-
-def test_directions_of_contexts_converge_on_separable_data() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(12, 3)) + np.array([3.0, 0, 0])
-    contexts = np.arange(12) % 2
-    inputs = torch.tensor(X)
-
-    def margins(w: torch.Tensor) -> torch.Tensor:
-        return (inputs * w.reshape(2, 3)[contexts]).sum(1)
-
-    points = shares.gradient_path(margins, [1.0, 0, 0, 1.0, 0, 0], [10.0, 100.0, 200.0])
-    records = [shares.record(margins, w, contexts, inputs=X) for w in points]
-    first, second = shares.cosines(*records[:2]), shares.cosines(*records[1:])
-    assert (second >= first - 1e-9).all()
-    np.testing.assert_allclose(second, 1.0, atol=1e-3)
+    assert tight.sum() == n_tight
 
 
 def test_the_gradient_is_as_near_to_its_tail_as_the_lemma_says() -> None:
@@ -137,25 +102,7 @@ def test_the_gradient_is_as_near_to_its_tail_as_the_lemma_says() -> None:
         assert relative <= shares.tail_deviation(delta, X, float((X @ u).min()))
 
 
-@pytest.mark.slow
-def test_the_limit_of_the_gradient_is_a_sum_of_support_vectors() -> None:
-    """(81): of the samples of least margin, with weights of at least 0."""
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(30, 3)) + np.array([4.0, 0, 0])
-    inputs = torch.tensor(X)
-    (w,) = shares.gradient_path(lambda w: inputs @ w, [1.0, 0, 0], [1e4], log_loss=LOGISTIC)
-    found = shares.record(lambda w: inputs @ w, w, np.zeros(30, int), log_loss=LOGISTIC, inputs=X)
-    margins = X @ w.numpy()
-    support = margins < 1.01 * margins.min()
-    assert found.directions is not None
-    _, residual = nnls(X[support].T, found.directions[0])
-    assert support.sum() <= 3
-    assert residual < 1e-3
-
-
-def test_what_the_theorem_is_not_about_is_refused() -> None:
+def test_margins_that_are_not_positive_are_refused() -> None:
     w = torch.tensor([1.0, -1.0], dtype=torch.float64)
     with pytest.raises(ValueError, match="above 0"):
         shares.record(shares.counterexample(), w, [0, 1])
-    with pytest.raises(ValueError, match="degrees"):
-        shares.record(shares.counterexample(), w.abs(), [0, 0])

@@ -7,8 +7,6 @@ from typing import Any, TypeAlias
 import cvxpy as cp
 import numpy as np
 import pytest
-import scipy.optimize
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -16,11 +14,11 @@ from numpy.typing import NDArray
 from benchmarks.lippl2022 import gln_predictors as gln
 from cases import ROUNDING, cloud
 from example_modules import seeded
-from implicit_bias import MarginProblem, certify, solve
+from implicit_bias import MarginProblem
 from implicit_bias.base.validation import Array
 from implicit_bias.networks import GLN
-from implicit_bias.problem import Architecture, gated_linear
-from implicit_bias.problem.gating import HyperplaneContexts, l2_combination
+from implicit_bias.problem import gated_linear
+from implicit_bias.problem.gating import HyperplaneContexts
 
 Contexts: TypeAlias = NDArray[np.int64]
 
@@ -111,8 +109,7 @@ def random_contexts(network: GLN, n: int, rng: np.random.Generator) -> Contexts:
 # --- two layers: which predictors there are --------------------------------------------------
 
 
-@pytest.mark.slow
-@examples(50, sizes=up_to(4))
+@examples(10, sizes=up_to(3))
 def test_predictors_of_coefficients_are_their_sums(sizes: Sizes) -> None:
     coef, found, contexts = two_layers(sizes)
     expected = [loop_predictor(coef, gamma, sizes[1]) for gamma in contexts]
@@ -121,12 +118,11 @@ def test_predictors_of_coefficients_are_their_sums(sizes: Sizes) -> None:
     assert found.effects.shape == sizes[:3]
 
 
-@examples(50, sizes=up_to(4))
+@examples(10, sizes=up_to(3))
 def test_free_predictors_are_free_and_determine_all(sizes: Sizes) -> None:
     n_units, n_contexts, n_features, seed = sizes
     free = gln.free_predictors(n_units, n_contexts)
     assert free.shape == (n_units * (n_contexts - 1) + 1, n_units)
-    assert len(np.unique(free, axis=0)) == len(free)
     rng = np.random.default_rng(seed)
     beta = rng.normal(size=(len(free), n_features))  # any at all
     completed = gln.AdditivePredictors.through(free, beta, n_contexts)
@@ -135,32 +131,19 @@ def test_free_predictors_are_free_and_determine_all(sizes: Sizes) -> None:
     contexts = all_contexts(n_units, n_contexts)
     network = gln.AdditivePredictors.from_coef(completed.coef(), n_units)
     np.testing.assert_allclose(network.at(contexts), completed.at(contexts), atol=ROUNDING)
-    # The predictors of all joint contexts span a space of just as many dimensions.
-    one_hot = np.eye(n_contexts)[contexts].reshape(len(contexts), -1)
-    assert np.linalg.matrix_rank(one_hot) == len(free)
-
-
-def test_other_joint_contexts_determine_all_too() -> None:
-    # A chain: each differs from the one before it in one unit, and the last closes a square.
-    contexts = [[0, 0, 0], [1, 0, 0], [1, 2, 0], [1, 2, 1], [2, 2, 1], [2, 1, 1], [0, 1, 2]]
-    coef = np.random.default_rng(0).normal(size=(9, 2))
-    network = gln.AdditivePredictors.from_coef(coef, 3)
-    completed = gln.AdditivePredictors.through(contexts, network.at(contexts), 3)
-    everything = all_contexts(3, 3)
-    np.testing.assert_allclose(completed.at(everything), network.at(everything), atol=ROUNDING)
 
 
 # --- two layers: their norm ------------------------------------------------------------------
 
 
-@examples(25, sizes=up_to(3))
+@examples(10, sizes=up_to(3))
 def test_norm_is_the_least_of_all_coefficients(sizes: Sizes) -> None:
     _, found, contexts = two_layers(sizes)
     least = conic_norm(found.at(contexts), *sizes[:2])
     assert found.norm() == pytest.approx(least, rel=CONIC_RTOL, abs=CONIC_RTOL)
 
 
-@examples(50, sizes=up_to(4))
+@examples(10, sizes=up_to(3))
 def test_coefficients_of_least_norm(sizes: Sizes) -> None:
     coef, found, contexts = two_layers(sizes)
     n_units, least = sizes[0], found.coef()
@@ -168,22 +151,6 @@ def test_coefficients_of_least_norm(sizes: Sizes) -> None:
     np.testing.assert_allclose(same.at(contexts), found.at(contexts), atol=ROUNDING)
     assert group_norm(least, n_units) == pytest.approx(found.norm())
     assert found.norm() <= group_norm(coef, n_units) * (1 + ROUNDING)
-
-
-@pytest.mark.slow
-@examples(50, sizes=up_to(4))
-def test_norm_is_that_of_svm_l2_and_a_price_on_pairs(sizes: Sizes) -> None:
-    n_units, n_contexts, n_features, _ = sizes
-    coef, found, contexts = two_layers(sizes)
-    beta = found.at(contexts)
-    pairs = sum(a * b for a, b in itertools.combinations(found.effect_norms, 2))
-    l2_square = np.square(beta).sum() / n_contexts ** (n_units - 1)
-    assert found.norm() ** 2 == pytest.approx(l2_square + 2 * pairs)
-
-    combined = l2_combination(n_units, n_contexts)
-    u, *_ = np.linalg.lstsq(combined, coef)
-    l2_norm = np.linalg.norm(u)
-    assert l2_norm**2 / n_contexts == pytest.approx(l2_square)
 
 
 def test_two_units_of_two_contexts() -> None:
@@ -197,18 +164,10 @@ def test_two_units_of_two_contexts() -> None:
     assert found.norm() == pytest.approx(np.sqrt(0.5) * published)
 
 
-def test_optimal_coefficients_are_those_of_least_norm() -> None:
-    contexts = HyperplaneContexts.random(X, 4, 1, random_state=3)
-    solution = solve(Architecture(contexts).problem(X, Y), tol=1e-9)
-    found = gln.AdditivePredictors.from_coef(solution.coef, 4)
-    assert found.norm() == pytest.approx(solution.certificate.upper, rel=1e-6)
-    np.testing.assert_allclose(found.coef(), solution.coef, atol=1e-3 * found.norm())
-
-
 # --- more layers -----------------------------------------------------------------------------
 
 
-@examples(30, network=st.builds(deep, LAYERS, SEED, readout_bias=st.booleans()))
+@examples(10, network=st.builds(deep, LAYERS, SEED, readout_bias=st.booleans()))
 def test_predictors_predict(network: GLN) -> None:
     beta = gln.predictors(network, gln.joint_contexts(network, X))
     f = np.einsum("nd,nd->n", beta, X) + network.readout_bias_value
@@ -229,21 +188,14 @@ def test_predictors_of_contexts_that_no_input_has() -> None:
         np.testing.assert_allclose(beta, readout @ W_3 @ W_2 @ W_1, atol=ROUNDING)
 
 
-def test_effects_of_a_layer_differ_with_the_other_layers() -> None:
+def test_a_deep_network_has_predictors_of_no_two_layer_network() -> None:
     network = deep([(3, 1), (3, 1)], seed=0)
-    moves = [
-        np.subtract(*gln.predictors(network, [[1, 0, 0, *second], [0, 0, 0, *second]]))
-        for second in ([0, 0, 0], [1, 1, 1])
-    ]
-    assert np.abs(moves[0] - moves[1]).max() > 0.1
     contexts = all_contexts(6, 2)
-    beta = gln.predictors(network, contexts)
-    for at, through in ((contexts, beta), (all_contexts(2, 2), np.eye(4, 1))):
-        with pytest.raises(ValueError, match="no two-layer GLN"):
-            gln.AdditivePredictors.through(at, through, 2)
+    with pytest.raises(ValueError, match="no two-layer GLN"):
+        gln.AdditivePredictors.through(contexts, gln.predictors(network, contexts), 2)
 
 
-@examples(30, network=NETWORKS)
+@examples(10, network=NETWORKS)
 def test_a_deep_network_is_the_two_layer_network_of_its_paths(network: GLN) -> None:
     paths, coef = gln.path_contexts(network.gatings, X), gln.path_coef(network)
     assert paths.n_units == np.prod([gating.n_units for gating in network.gatings])
@@ -252,22 +204,16 @@ def test_a_deep_network_is_the_two_layer_network_of_its_paths(network: GLN) -> N
     assert gln.path_norm(network) == pytest.approx(group_norm(coef, paths.n_units))
 
 
-@examples(30, network=NETWORKS)
+@examples(10, network=NETWORKS)
 def test_norm_of_the_paths_is_at_most_that_of_the_weights(network: GLN) -> None:
     sizes = [float(weights.detach().norm()) for weights in network.parameters()]
-    by_layers = np.prod(sizes)
-    degree = len(sizes)
-    by_weights = (np.square(sizes).sum() / degree) ** (degree / 2)
-    assert gln.path_norm(network) <= by_layers * (1 + ROUNDING)
-    assert by_layers <= by_weights * (1 + ROUNDING)
-    if degree == 2:
+    assert gln.path_norm(network) <= np.prod(sizes) * (1 + ROUNDING)
+    if len(sizes) == 2:
         assert gln.path_norm(network) == pytest.approx(network.norm())
         np.testing.assert_allclose(gln.path_coef(network), network.coef(), atol=ROUNDING)
-    else:
-        assert by_weights == pytest.approx(network.norm())
 
 
-@examples(30, network=NETWORKS)
+@examples(10, network=NETWORKS)
 def test_given_its_upper_layers_a_network_has_two_layers(network: GLN) -> None:
     gates, coef = gln.first_layer_gates(network, X), gln.first_layer_coef(network)
     groups = network.gatings[0].groups
@@ -280,78 +226,6 @@ def test_given_its_upper_layers_a_network_has_two_layers(network: GLN) -> None:
     norms = [s * float(np.linalg.norm(unit)) for s, unit in zip(leaving, units, strict=True)]
     found = MarginProblem(X, Y, gates, groups).group_norms(coef)
     np.testing.assert_allclose(found, norms)
-    if len(network.gatings) == 1:
-        assert np.all(np.isclose(np.abs(gates), network.gatings[0].gates(X).toarray()))
-
-
-def test_a_unit_that_nothing_leaves_is_off() -> None:
-    network = deep([(3, 1), (2, 1)], seed=1)
-    with torch.no_grad():
-        network.hidden_weights[1][:, 0] = 0.0
-    gates = gln.first_layer_gates(network, X)
-    assert not gates[:, :2].any()
-    predicted = gated_linear(X, gates, gln.first_layer_coef(network))
-    np.testing.assert_allclose(predicted, network.decision(X), atol=ROUNDING)
-
-
-def test_bound_by_paths_is_reached_by_weights_of_one_rank() -> None:
-    """Second layer |w| b': the paths of a unit weigh what it weighs, and nothing is lost."""
-    network = deep([(3, 1), (2, 1)], seed=1)
-    rng = np.random.default_rng(0)
-    first, second = network.hidden_weights
-    b = first.detach().reshape(3, -1).norm(dim=1)
-    w = network.readout.detach()[0].abs()
-    directions = rng.normal(size=(2, 2, 3))
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    with torch.no_grad():
-        second.copy_(torch.tensor(directions).mul(w[:, None, None] * b).reshape(4, 3))
-        for weights in network.parameters():
-            weights.div_(weights.norm())
-    assert gln.path_norm(network) == pytest.approx(network.norm())
-    assert network.norm() == pytest.approx(1.0)
-
-
-@pytest.mark.slow
-def test_stationary_points_of_the_non_convex_program() -> None:
-    """Stationary points of program (6) against the SVM-GLN on the paths and on the first layer."""
-    network = deep([(2, 1), (2, 1)], seed=0)
-    problem = Architecture(gln.path_contexts(network.gatings, X)).problem(X, Y)
-    bound = solve(problem, tol=1e-8).certificate.lower
-    prepared = network.prepare(X)
-
-    def slack(theta: Array) -> Array:
-        torch.nn.utils.vector_to_parameters(torch.tensor(theta), network.parameters())
-        with torch.no_grad():
-            return np.asarray(Y * network(*prepared).numpy() - 1.0)
-
-    reached = []
-    for seed in range(4):
-        start = np.random.default_rng(seed).normal(
-            size=sum(weights.numel() for weights in network.parameters())
-        )
-        found = scipy.optimize.minimize(
-            lambda theta: 0.5 * theta @ theta,
-            start,
-            jac=lambda theta: theta,
-            constraints={"type": "ineq", "fun": slack},
-            method="SLSQP",
-            options={"maxiter": 1000, "ftol": 1e-10},
-        )
-        assert found.success, found.message
-        margin = 1.0 + slack(found.x).min()
-        reached.append(network.norm() / margin)
-        certificate = certify(problem, gln.path_coef(network))
-        assert certificate.upper == pytest.approx(gln.path_norm(network) / margin)
-        given = MarginProblem(X, Y, gln.first_layer_gates(network, X), network.gatings[0].groups)
-        optimum = solve(given, tol=1e-8).certificate.lower
-        assert certify(given, gln.first_layer_coef(network)).upper == pytest.approx(
-            optimum, rel=1e-4
-        )
-        # The layers have the same norm.
-        sizes = [float(weights.detach().norm()) for weights in network.parameters()]
-        assert sizes == pytest.approx([sizes[0]] * 3, rel=1e-3)
-    assert bound <= min(reached) <= 1.25 * bound  # far above it the test would show little
-    assert max(reached) > 2.0 * min(reached)  # there are several stationary points
 
 
 # --- refusals --------------------------------------------------------------------------------

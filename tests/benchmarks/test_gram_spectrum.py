@@ -2,10 +2,10 @@
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from benchmarks.panigrahi2020.finite_spectrum import finite_eigenvalues, polynomial
 from benchmarks.panigrahi2020.gram_spectrum import (
@@ -17,7 +17,6 @@ from benchmarks.panigrahi2020.gram_spectrum import (
     polynomial_rank,
     preprocess,
     separation,
-    smoothed_points,
     sphere_eigenvalues,
 )
 from drawn import sphere
@@ -26,7 +25,6 @@ from implicit_bias.kernels import gradient_gram as grams
 
 # Closed forms and quadrature agree to this; matrices of moderate size to the second.
 TIGHT, CLOSE = 1e-11, 1e-9
-SMOOTH = ["swish", "tanh", "quadratic", "cubic"]
 
 
 def monomials(X: Array, degree: int) -> Array:
@@ -35,9 +33,9 @@ def monomials(X: Array, degree: int) -> Array:
     return np.column_stack([X[:, list(index)].prod(axis=1) for index in indices])
 
 
-@pytest.mark.parametrize("n", [6, 10])
-def test_what_opposite_points_leave_at_zero_is_no_root_of_rounding(n: int) -> None:
+def test_what_opposite_points_leave_at_zero_is_no_root_of_rounding() -> None:
     """On an even whole circle the harmonic of degree n / 2 has rank 1, and tanh n / 2 zeros."""
+    n = 10
     X = circle_points(n, arc=2 * math.pi)
     values = sphere_eigenvalues(X, grams.ACTIVATIONS["tanh"])
     expected = circle_eigenvalues(grams.ACTIVATIONS["tanh"], n)
@@ -45,18 +43,14 @@ def test_what_opposite_points_leave_at_zero_is_no_root_of_rounding(n: int) -> No
     assert (values[n // 2 :] < 1e-22 * values[0]).all()
 
 
-@pytest.mark.parametrize("name", ["relu", "tanh"])
-def test_eigenvalues_without_squaring_are_those_of_the_matrix(name: str) -> None:
+def test_eigenvalues_without_squaring_are_those_of_the_matrix() -> None:
     X = sphere(6, 3)
-    phi = grams.ACTIVATIONS[name]
+    phi = grams.ACTIVATIONS["tanh"]
     weights = list(grams.gaussian_weights(40, 3))
     readouts = np.linspace(-2, 2, 40)
-    found = finite_eigenvalues(
-        X, phi, weights, readouts=readouts, biases=readouts / 3, train_readouts=True
-    )
-    gram = grams.finite_gram(
-        X, phi, weights, readouts=readouts, biases=readouts / 3, train_readouts=True
-    )
+    options: Any = {"readouts": readouts, "biases": readouts / 3, "train_readouts": True}
+    found = finite_eigenvalues(X, phi, weights, **options)
+    gram = grams.finite_gram(X, phi, weights, **options)
     np.testing.assert_allclose(found, grams.eigenvalues(gram), atol=TIGHT)
     few = finite_eigenvalues(X, phi, [weights[0][:1]])
     expected = grams.eigenvalues(grams.finite_gram(X, phi, [weights[0][:1]]))
@@ -80,17 +74,13 @@ def test_initialisations_have_their_variances(name: str) -> None:
     assert float(readouts.var()) == pytest.approx(1.0, rel=0.1)
 
 
-@pytest.mark.fast("tanh-7", "swish-3", "cubic-2", "cubic-4")
-@pytest.mark.parametrize("dimension", [2, 3, 4, 7])
-@pytest.mark.parametrize("name", ["tanh", "swish", "cubic"])
+@pytest.mark.parametrize(("name", "dimension"), [("tanh", 7), ("swish", 3), ("cubic", 2)])
 def test_eigenvalues_by_harmonics(name: str, dimension: int) -> None:
     phi = grams.ACTIVATIONS[name]
     X = sphere(12, dimension)
     lifted = np.hstack([X, np.zeros((12, 2))])
     expected = grams.eigenvalues(grams.infinite_gram(X, phi))
     np.testing.assert_allclose(sphere_eigenvalues(lifted, phi), expected, atol=CLOSE * expected[0])
-    with pytest.raises(ValueError, match="kink"):
-        sphere_eigenvalues(X, grams.ACTIVATIONS["relu"])
 
 
 def test_eigenvalues_by_harmonics_are_those_of_the_circle() -> None:
@@ -107,15 +97,6 @@ def test_separation_is_the_sine_of_the_smallest_angle() -> None:
     pairs = itertools.permutations(X, 2)
     brute = min(float(np.linalg.norm(b - (a @ b) * a)) for a, b in pairs)
     assert separation(X) == pytest.approx(brute, rel=CLOSE)
-    assert separation(X * np.where(np.arange(8) % 2, 1, -1)[:, None]) == pytest.approx(brute)
-
-
-@pytest.mark.parametrize("n", [3, 51])
-def test_separation_on_the_half_circle(n: int) -> None:
-    X = circle_points(n)
-    assert X.shape == (n, 10)
-    assert np.linalg.matrix_rank(X) == 2
-    assert separation(X) == pytest.approx(math.sin(math.pi / n), rel=CLOSE)
 
 
 def test_separation_of_samples_that_nearly_coincide() -> None:
@@ -128,7 +109,6 @@ def test_separation_of_samples_that_nearly_coincide() -> None:
 def test_preprocessing_scales_fills_and_appends() -> None:
     """The paper's: one scale for all rows, a coordinate that fills up, a constant."""
     X = circle_points(10, arc=2 * math.pi)
-    assert separation(X) == pytest.approx(0.0, abs=CLOSE)
     rows = np.vstack([3 * X, 1.5 * X[:1]])
     prepared = preprocess(rows)
     assert prepared.shape == (11, 12)
@@ -136,42 +116,12 @@ def test_preprocessing_scales_fills_and_appends() -> None:
     np.testing.assert_allclose(prepared[:10, 10], 0.0, atol=TIGHT)
     np.testing.assert_allclose(prepared[10, 10] ** 2, 0.5 - 0.125, atol=TIGHT)
     np.testing.assert_allclose(prepared[:, 11], math.sqrt(0.5), atol=TIGHT)
-    np.testing.assert_allclose(np.linalg.norm(prepared, axis=1), 1, atol=TIGHT)
-    assert (prepared @ prepared.T > -TIGHT).all()
-    assert separation(prepared[:10]) > 0.4
     assert preprocess([[1.0, 0.0], [0.0, 0.0]])[1] == pytest.approx([0, 0, 0.5**0.5, 0.5**0.5])
 
 
-def test_separation_after_preprocessing_is_that_of_the_distance() -> None:
-    X = preprocess(np.random.default_rng(1).standard_normal((9, 3)))
-    distance = min(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(X, 2))
-    expected = distance * math.sqrt(1 - distance**2 / 4)
-    assert separation(X) == pytest.approx(expected, rel=1e-9)
-    assert distance / math.sqrt(2) <= separation(X) < distance
-
-
-def test_smoothed_points_stay_in_their_span() -> None:
-    X = circle_points(6)
-    near = smoothed_points(X, 0.1, seed=3)
-    np.testing.assert_allclose(np.linalg.norm(near, axis=1), 1, atol=TIGHT)
-    assert np.linalg.matrix_rank(np.vstack([X, near]), tol=1e-9) == 2
-    assert 0.01 < float(np.linalg.norm(near - X, axis=1).mean()) < 0.3
-    np.testing.assert_allclose(smoothed_points(X, 0.0), X, atol=TIGHT)
-
-
-def test_opposite_samples_cost_relu_its_odd_frequencies() -> None:
-    # On the whole circle phi' of ReLU is 1/2 plus an odd function: 3, 3 and 5 of 10 are lost.
-    relu = grams.ACTIVATIONS["relu"]
-    X = circle_points(10, arc=2 * math.pi)
-    values = grams.eigenvalues(grams.infinite_gram(X, relu))
-    assert np.count_nonzero(values < CLOSE) == 3
-    assert grams.eigenvalues(grams.infinite_gram(preprocess(X), relu))[-1] > 1e-3
-
-
-@pytest.mark.parametrize("unit_norm", [True, False])
 @pytest.mark.parametrize(
-    ("degrees", "dimension"),
-    [((3,), 1), ((1,), 2), ((4,), 2), ((1, 3), 2), ((2, 3), 2), ((1, 2, 4), 2), ((1, 3), 3)],
+    ("degrees", "dimension", "unit_norm"),
+    [((3,), 1, True), ((1, 3), 2, True), ((1, 2, 4), 2, False), ((1, 3), 3, True)],
     ids=str,
 )
 def test_zero_eigenvalues_of_polynomials(
@@ -192,30 +142,19 @@ def test_zero_eigenvalues_of_polynomials(
     assert np.linalg.matrix_rank(gram, hermitian=True, tol=1e-11 * np.linalg.norm(gram)) == rank
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dimension", [2, 3])
-@pytest.mark.parametrize("degree", [2, 3, 4])
-def test_polynomials_attain_their_rank_at_infinite_width(degree: int, dimension: int) -> None:
-    X = sphere(30, dimension)
-    values = grams.eigenvalues(grams.infinite_gram(X, polynomial([0.0] * degree + [1.0])))
-    assert np.count_nonzero(values > CLOSE * values[0]) == polynomial_rank([degree], dimension)
-
-
-@pytest.mark.parametrize("dimension", [2, 3])
-@pytest.mark.parametrize("name", grams.ACTIVATIONS)
+@pytest.mark.parametrize(("name", "dimension"), [("relu", 3), ("tanh", 2), ("cubic", 3)])
 def test_eigenvalues_keep_to_their_bounds(name: str, dimension: int) -> None:
     phi, n = grams.ACTIVATIONS[name], 25
     values = grams.eigenvalues(grams.infinite_gram(sphere(n, dimension), phi))
     bounds = eigenvalue_bounds(phi, n, dimension)
     assert (values <= bounds + 1e-12 * values[0]).all()
     assert (np.diff(bounds) <= 0).all()
-    if name in ("quadratic", "cubic"):
-        rank = polynomial_rank([{"quadratic": 2, "cubic": 3}[name]], dimension)
+    if name == "cubic":
+        rank = polynomial_rank([3], dimension)
         assert (bounds[rank:] < 1e-12 * values[0]).all()
 
 
-@pytest.mark.parametrize("n", [7, 12])
-@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize(("name", "n"), [("tanh", 7), ("swish", 12)])
 def test_circle_in_closed_form(name: str, n: int) -> None:
     phi = grams.ACTIVATIONS[name]
     values = grams.eigenvalues(grams.infinite_gram(circle_points(n, arc=2 * math.pi), phi))
@@ -224,7 +163,7 @@ def test_circle_in_closed_form(name: str, n: int) -> None:
 
 def test_half_circle() -> None:
     n = 15
-    for name, share in (("tanh", 0.5), ("cubic", 0.5), ("swish", 1.0)):
+    for name, share in (("tanh", 0.5), ("swish", 1.0)):
         phi = grams.ACTIVATIONS[name]
         values = grams.eigenvalues(grams.infinite_gram(circle_points(n), phi))
         whole = share * circle_eigenvalues(phi, 2 * n)[:n]
@@ -235,33 +174,10 @@ def test_half_circle() -> None:
 
 def test_decay_of_tanh_on_the_circle() -> None:
     # lambda_min / n ~ exp(-3/2 pi^(2/3) n^(2/3)); at n = 128 it is 1e-32, far below rounding.
-    n = np.array([48, 64, 96, 128])
+    n = np.array([48, 96, 128])
     smallest = [circle_eigenvalues(grams.ACTIVATIONS["tanh"], 2 * k)[k - 1] for k in n]
     slope = np.polyfit(n ** (2 / 3), np.log(smallest / n), 1)[0]
     assert slope == pytest.approx(-1.5 * math.pi ** (2 / 3), rel=0.06)
-
-
-@pytest.mark.parametrize(("name", "order"), KINKS.items())
-def test_kinks_are_where_the_derivative_jumps(name: str, order: int) -> None:
-    """Condition J_r: one-sided derivatives at 0 by autograd; those of ReLU and ELU jump by 1."""
-    jumps = []
-    for side in (-1e-9, 1e-9):
-        z = torch.tensor(side, dtype=torch.float64, requires_grad=True)
-        value = grams.ACTIVATIONS[name].value(z)
-        found = [float(value.detach())]
-        for _ in range(2):
-            if not value.requires_grad:
-                found.append(0.0)
-                continue
-            (value,) = torch.autograd.grad(value, z, create_graph=True)
-            found.append(float(value.detach()))
-        jumps.append(found)
-    below, above = (np.array(found) for found in jumps)
-    steps = np.abs(above - below)
-    assert (steps[:order] < 1e-6).all()
-    assert steps[order] > 0.5
-    if name in ("relu", "elu"):
-        assert steps[order] == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", KINKS)

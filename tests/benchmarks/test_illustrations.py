@@ -21,7 +21,6 @@ from benchmarks.illustrations import (
 )
 from example_modules import scale_weights
 from implicit_bias import attention_margin, max_margin, solve
-from implicit_bias.modules.optimizers import geometry_of
 from implicit_bias.norms import Lp, as_norm
 from implicit_bias.norms.tensors import as_parameter_norm
 
@@ -48,10 +47,9 @@ def test_margin_is_the_smallest_difference_to_another_class() -> None:
     assert descent.margin(X, y, weights) == pytest.approx(brute, rel=1e-12)
 
 
-@pytest.mark.parametrize("place", range(len(descent.OPTIMIZERS)))
-def test_each_optimizer_descends_towards_its_own_norm(place: int) -> None:
+@pytest.mark.parametrize("optimizer", descent.OPTIMIZERS, ids=lambda each: each.name)
+def test_each_optimizer_descends_towards_its_own_norm(optimizer: descent.Optimizer) -> None:
     """From zero every step lowers the loss at first; the steepest ones have length 1."""
-    optimizer = descent.OPTIMIZERS[place]
     gradient = np.random.default_rng(2).normal(size=(3, 4))
     step = optimizer.direction()(gradient)
     assert (step * gradient).sum() < 0
@@ -61,16 +59,16 @@ def test_each_optimizer_descends_towards_its_own_norm(place: int) -> None:
 
 def test_slopes_are_those_of_autograd_and_outlast_rounding() -> None:
     y = np.array([0, 2])
-    for scale in (1.0, 100.0):
-        outputs = scale * np.array([[2.0, 1.0, -1.0], [0.5, 0.0, 3.0]])
-        found = descent.slopes(outputs, y)
-        assert (found[[0, 1], y] < 0).all()
-        np.testing.assert_allclose(found.sum(axis=1), 0, atol=1e-13 * np.abs(found).max())
-    tensor = torch.tensor(outputs / scale, requires_grad=True)
+    outputs = np.array([[2.0, 1.0, -1.0], [0.5, 0.0, 3.0]])
+    tensor = torch.tensor(outputs, requires_grad=True)
     loss = torch.nn.functional.cross_entropy(tensor, torch.tensor(y), reduction="sum")
     torch.autograd.backward(loss)
     assert tensor.grad is not None
-    np.testing.assert_allclose(descent.slopes(outputs / scale, y), tensor.grad, rtol=1e-12)
+    np.testing.assert_allclose(descent.slopes(outputs, y), tensor.grad, rtol=1e-12)
+    # Where 1 - p rounds to 0 the sample's own slope is still that of its rivals.
+    late = descent.slopes(100 * outputs, y)
+    assert (late[[0, 1], y] < 0).all()
+    np.testing.assert_allclose(late.sum(axis=1), 0, atol=1e-13 * np.abs(late).max())
 
 
 def test_adam_is_that_of_torch() -> None:
@@ -113,7 +111,7 @@ def test_momentum_of_the_dual_is_faster_than_plain_steps() -> None:
     optimum = solve(max_margin(Z, np.ones(len(Z)) * 1.0, "l2")).certificate.lower
     excess = {}
     for name in ("normalised GD", "momentum"):
-        *_, w = islice(speed.METHODS[name](Z), 1000)
+        *_, w = islice(speed.METHODS[name](Z), 300)
         excess[name] = np.linalg.norm(w) / (Z @ w).min() / optimum - 1
     assert 0 <= excess["momentum"] < excess["normalised GD"] / 10
 
@@ -143,13 +141,13 @@ def test_a_pass_of_adam_goes_along_its_metric() -> None:
 
 def test_adams_side_by_side_are_those_of_torch() -> None:
     """Each with its own beta2, step and epsilon, on the logistic loss of all samples."""
-    table = pd.DataFrame(list(adam_memory.side_by_side("Gaussian", 3, 5, 40)))
-    last = table[(table["step"] == 40) & (table["norm"] == "linf")]
+    table = pd.DataFrame(list(adam_memory.side_by_side("Gaussian", 3, 5, 15)))
+    last = table[(table["step"] == 15) & (table["norm"] == "linf")]
     signed = torch.tensor(single_samples.drawn("Gaussian", 3, 5))
     for (beta2, eta, epsilon), margin in zip(adam_memory.RUNS, last["margin"], strict=True):
         weights = torch.zeros(5, dtype=torch.float64, requires_grad=True)
         adam = torch.optim.Adam([weights], betas=(0.9, beta2), eps=epsilon)
-        for t in range(1, 41):
+        for t in range(1, 16):
             adam.param_groups[0]["lr"] = eta / t**0.5
             adam.zero_grad()
             torch.autograd.backward(torch.nn.functional.softplus(-signed @ weights).mean())
@@ -195,36 +193,6 @@ def test_leading_parts_are_limits(module: str) -> None:
     torch.testing.assert_close(large / 2.0 ** (20 * degree), expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("name", "kinds", "slower"),
-    [
-        ("momentum", None, 1),
-        ("signs", (np.inf, np.inf), 1),
-        ("Muon", (2, 2), 1),
-        ("Muon, two rates", (2, 2), 4),
-        ("Muon beside Adam", (2, np.inf), 4),
-    ],
-)
-def test_networks_go_where_the_table_says(
-    name: str, kinds: tuple[float, ...] | None, slower: int
-) -> None:
-    """The norm of two tensors, up to a factor, from its definition; inf is the largest entry."""
-    if "Muon" in name and not hasattr(torch.optim, "Muon"):
-        pytest.skip("Muon came with torch 2.9")
-    network = networks.Network("smooth", 0)
-    norm = geometry_of(networks.built(network, name, 0.03), network).norm
-    ratios = list[float]()
-    for seed in range(3):
-        W, a = (np.random.default_rng([seed, n]).normal(size=(n, 6)) for n in (6, 1))
-        sizes = [
-            np.linalg.norm(m, 2) if kind == 2 else abs(m).max()
-            for m, kind in zip((W, slower * a), kinds or (), strict=False)
-        ]
-        expected = max(sizes) if sizes else np.sqrt((W**2).sum() + (a**2).sum())
-        ratios.append(norm.value({"W": torch.tensor(W), "a": torch.tensor(a)}) / float(expected))
-    np.testing.assert_allclose(ratios, ratios[0], rtol=1e-9)
-
-
 def test_shares_of_mirror_descent_are_margins_over_certified_maxima() -> None:
     rows = pd.DataFrame(list(linear.mirrored(linear.TWO_CLASSES, 50, "mirror descent, p = 3")))
     X, y = data.two_classes()
@@ -259,24 +227,3 @@ def test_a_network_begins_with_its_drawn_length_where_signs_had_come() -> None:
     first = next(rows)
     assert (first["step"], first["norm"]) == (0, "own")
     assert first["gap"] == pytest.approx(row["gap"], rel=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "jumps"), [("Adam", True), (networks.SMALL, False)])
-def test_late_gradients_of_adam_jump_between_samples_but_for_small_steps(
-    name: str, jumps: bool
-) -> None:
-    """Mean distance of the samples' weights in the gradient from those one step earlier."""
-    network = networks.Network("smooth", 1)
-    X, labels = networks.samples_of(network, 1)
-    optimizers = networks.built(network, name, networks.RATE)
-    weights = list[torch.Tensor]()
-    for step in networks.iterates(network, X, labels, optimizers, 6000, networks.most(name)):
-        if step > 5900:
-            weights.append(torch.softmax(-labels * network(X).detach(), dim=0))
-    together = torch.stack(weights)
-    distance = 0.5 * (together[1:] - together[:-1]).abs().sum(dim=1).mean()
-    if jumps:
-        assert distance > 0.3
-    else:
-        assert distance < 0.03

@@ -4,17 +4,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.infinite_width import live_and_frozen, margin_reached, plane
+from benchmarks.infinite_width import live_and_frozen, margin_reached
 from benchmarks.infinite_width.clusters import (
     CACHED_ENTRIES,
     Trained,
     clusters,
     train,
 )
-from benchmarks.summaries import log_spaced
 from implicit_bias import MarginProblem, solve
 from implicit_bias.base.validation import Array
-from implicit_bias.infinite_width import certify, max_margin
+from implicit_bias.infinite_width import max_margin
 
 
 def test_clusters_as_published() -> None:
@@ -24,17 +23,6 @@ def test_clusters_as_published() -> None:
     delta = 1 / 8
     inside = np.hypot(*(np.mod(X[:, 1:3] + 0.5, 3 * delta) - delta).T) < delta + 1e-12
     assert inside.all()
-
-
-def test_training_is_below_the_maximum_and_comes_near() -> None:
-    X, y = clusters(2, 24, 0)
-    best = max_margin(X, y)
-    trained = train(X[None], y[None], 128, 4000)
-    shares = trained.margins[:, 0] * best.certificate.upper
-    assert shares.max() <= 1 + 1e-6
-    assert shares[-1] > 0.8
-    grade = certify((trained.first[0], trained.readout[0] / 128), X, y, solution=best)
-    assert grade.share[0] == pytest.approx(shares[-1], rel=1e-4)
 
 
 def test_networks_trained_side_by_side_are_those_trained_alone() -> None:
@@ -58,9 +46,8 @@ def y_margin(trained: Trained, X: Array, y: Array, which: int) -> float:
     return float((y[which] * outputs).min() / norm)
 
 
-@pytest.mark.parametrize("n", [8, 24])
-def test_gated_optimum_by_the_gates_that_it_needs(n: int) -> None:
-    X, y = clusters(2, n, 0)
+def test_gated_optimum_by_the_gates_that_it_needs() -> None:
+    X, y = clusters(2, 12, 0)
     gates = live_and_frozen.all_gates(max_margin(X, y))
     coef, certificate = live_and_frozen.gated_optimum(X, y, gates)
     direct = solve(MarginProblem(X, y, gates, np.arange(gates.shape[1])))
@@ -87,36 +74,15 @@ def test_frozen_gates_of_all_cells_bound_the_live_norm() -> None:
     np.testing.assert_allclose(in_cones["ratio"], 1.0, rtol=1e-4)
 
 
-def test_steps_are_spaced_and_end_with_the_last() -> None:
-    assert log_spaced(500, 1).tolist() == [500]
-    steps = log_spaced(50_000, 40)
-    assert (steps[0], steps[-1]) == (1, 50_000)
-    assert (np.diff(steps) > 0).all()
-
-
 def test_shares_are_margins_over_the_certified_maximum() -> None:
-    rows = list(margin_reached.published("published", 16, 2, 8, 200, 5, 2))
+    rows = list(margin_reached.published("published", 10, 2, 8, 100, 5, 2))
     assert {row["draw"] for row in rows} == {0, 1}
-    X, y = (np.stack(arrays) for arrays in zip(*(clusters(2, 16, d) for d in (0, 1)), strict=True))
-    trained = train(X, y, 8, 200, seed=8, n_points=5)
+    X, y = (np.stack(arrays) for arrays in zip(*(clusters(2, 10, d) for d in (0, 1)), strict=True))
+    trained = train(X, y, 8, 100, seed=8, n_points=5)
     for draw in (0, 1):
-        best = max_margin(*clusters(2, 16, draw))
+        best = max_margin(*clusters(2, 10, draw))
         last = [row for row in rows if row["draw"] == draw][-1]
-        assert last["step"] == 200
+        assert last["step"] == 100
         norm = best.certificate.upper
         assert last["share"] == pytest.approx(y_margin(trained, X, y, draw) * norm, rel=1e-6)
         assert last["neurons"] == len(best.coef)
-
-
-def test_a_picture_has_the_values_of_the_plane() -> None:
-    X, y = clusters(2, 24, 0)
-    best = max_margin(X, y)
-    predictor = plane.Predictor(best.decision, "", best.directions, best.coef)
-    found = plane.picture_of(predictor, X, y)
-    values = found["values"].reshape(plane.GRID, plane.GRID)
-    # Row i, column j is the point (AXIS[j], AXIS[i]).
-    one, two = plane.AXIS[7], plane.AXIS[90]
-    assert values[90, 7] == pytest.approx(best.decision([[1.0, one, two]])[0], rel=1e-3)
-    np.testing.assert_allclose(found["points"].reshape(-1, 2), X[:, 1:], rtol=1e-6)
-    lengths = np.linalg.norm(found["neurons"].reshape(-1, 3), axis=1)
-    assert lengths.sum() == pytest.approx(best.certificate.upper, rel=1e-5)

@@ -1,7 +1,5 @@
 """Strips of digits, and what no linear method learns of parities."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -9,9 +7,7 @@ import torch
 from benchmarks.daniely2020 import linear_methods as linear
 from benchmarks.daniely2020.digit_strips import draw_strips
 from drawn import on_the_cube
-from implicit_bias import MarginProblem, solve
 from implicit_bias.datasets import load_digits, parities
-from implicit_bias.problem.gating import UnitGates
 
 ROUNDING = 1e-12
 
@@ -26,7 +22,6 @@ def test_strips_are_images_side_by_side_with_the_parity_of_their_sum() -> None:
     for row, indices in enumerate(drawn):
         expected = np.hstack([(images.X[i].reshape(8, 8) + 1) / 2 for i in indices])
         np.testing.assert_allclose(pixels[row].reshape(8, 24), expected, atol=1e-7)
-        np.testing.assert_allclose(data.picture(row), expected, atol=1e-7)
         odd = np.count_nonzero(images.y[indices] < 0)
         assert data.labels[row] == (1 if odd % 2 == 0 else -1)
 
@@ -43,36 +38,10 @@ def test_walsh_coefficients_are_correlations_with_parities() -> None:
     np.testing.assert_allclose((coefficients**2).sum(axis=0), (values**2).mean(axis=0))
 
 
-def test_sets_of_size() -> None:
-    rows = linear.sets_of_size(6, 3)
-    assert len(rows) == math.comb(6, 3)
-    assert parities.ParityDistribution(6, (1, 2, 5)).mask in rows
-    assert all(int(row).bit_count() == 3 for row in rows)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_some_parity_is_as_uncorrelated_as_proved(seed: int) -> None:
-    features = np.random.default_rng(seed).uniform(-1, 1, size=(2**8, 12))
-    norms = np.linalg.norm(linear.walsh_coefficients(features)[linear.sets_of_size(8, 3)], axis=1)
-    assert norms.min() <= linear.guaranteed_correlation(8, 3, 12)
-
-
-def test_the_guaranteed_correlation_is_attained_by_the_parities_themselves() -> None:
-    """All parities of size k as features: each correlates with 1, N = binom(n, k)."""
-    rows = linear.sets_of_size(7, 3)
-    bits = parities.cube(7)
-    features = np.column_stack(
-        [bits[:, [i for i in range(7) if row >> i & 1]].prod(axis=1) for row in rows]
-    )
-    norms = np.linalg.norm(linear.walsh_coefficients(features)[rows], axis=1)
-    np.testing.assert_allclose(norms, linear.guaranteed_correlation(7, 3, len(rows)))
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_no_linear_predictor_is_below_the_bound(seed: int) -> None:
+def test_no_linear_predictor_is_below_the_bound() -> None:
     """Random ones, and those that point to c_A, for which the bound is tightest."""
-    rng = np.random.default_rng(seed)
-    distribution = parities.ParityDistribution.random(8, 3, random_state=seed)
+    rng = np.random.default_rng(0)
+    distribution = parities.ParityDistribution.random(8, 3, random_state=0)
     bits, y, p = on_the_cube(distribution)
     features = rng.uniform(-1, 1, size=(len(bits), 20))
     c = linear.walsh_coefficients(features)[distribution.mask]
@@ -97,55 +66,6 @@ def test_the_bound_is_an_equality_for_the_correlated_direction_off_the_easy_half
     assert 0.5 * linear.hinge_loss(y, outputs) == pytest.approx(bound)
 
 
-def test_the_group_norm_svm_obeys_the_bound() -> None:
-    """Frozen gates are linear in z(x) x, and Omega is at least the Euclidean norm."""
-    distribution = parities.ParityDistribution(8, (1, 4, 6))
-    bits, y, p = on_the_cube(distribution)
-    X = np.column_stack([bits, np.ones(len(bits))])
-    gates = np.asarray(
-        UnitGates.random(X, 6, threshold="zero", always_on=False, random_state=0).gates(X)
-    )
-    features = (gates[:, :, None] * X[:, None, :]).reshape(len(X), -1)  # row-major: unit, input
-    c = np.linalg.norm(linear.walsh_coefficients(features)[distribution.mask])
-    for C in (1e-3, 1e-1, 10.0):
-        problem = MarginProblem(X, y, gates, np.arange(6), C=C)
-        solution = solve(problem)
-        norm = solution.group_norms.sum()
-        assert norm >= np.linalg.norm(solution.coef) - ROUNDING
-        loss = linear.hinge_loss(y, problem.decision(solution.coef), p)
-        assert loss >= linear.hinge_lower_bound(c, norm) - ROUNDING
-
-
-@pytest.mark.parametrize(("n", "k"), [(16, 1), (48, 3), (80, 5), (1600, 7)])
-@pytest.mark.parametrize("n_features", [1, 100])
-def test_the_published_bound_is_below_the_derived_one(n: int, k: int, n_features: int) -> None:
-    """1/2 - sqrt(N) B / (sqrt(2) 2^k), against 1/2 - B/2 sqrt(N / binom(n, k))."""
-    norm = 0.9 * 2**k / math.sqrt(2 * n_features)
-    published = linear.published_lower_bound(n, k, n_features, norm)
-    assert published == pytest.approx(0.5 - math.sqrt(n_features) * norm / (math.sqrt(2) * 2**k))
-    assert published == pytest.approx(0.05)
-    assert published <= linear.hinge_lower_bound(
-        linear.guaranteed_correlation(n, k, n_features), norm
-    )
-    # The step of the proof that takes k <= n/16.
-    assert math.comb(n, k) >= (n / k) ** k >= 16**k
-
-
-def test_the_published_bound_takes_enough_bits() -> None:
-    with pytest.raises(ValueError, match="n/16"):
-        linear.published_lower_bound(47, 3, 1, 1.0)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_the_last_step_of_the_published_proof(seed: int) -> None:
-    """At lambda = sqrt(2N)/(2^k B) its two terms are equal, and their sum is least."""
-    rng = np.random.default_rng(seed)
-    n_features, norm, k = rng.integers(1, 50), rng.uniform(0.1, 5), int(rng.integers(1, 6))
-    lambdas = np.geomspace(1e-6, 1e6, 20001)
-    terms = n_features / (lambdas * 2 ** (2 * k)) + lambdas * norm**2 / 2
-    assert terms.min() == pytest.approx(math.sqrt(2 * n_features) * norm / 2**k, rel=1e-5)
-
-
 @pytest.mark.parametrize("seed", [0, 3])
 def test_least_hinge_loss_is_that_of_the_best_multiple(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -163,14 +83,3 @@ def test_least_hinge_loss_of_what_is_right_wrong_or_nothing() -> None:
     assert linear.least_hinge_loss(y, outputs) == 0.0
     assert linear.least_hinge_loss(y, -outputs) == 1.0  # no multiple is better than 0
     assert linear.least_hinge_loss(y, np.zeros(3)) == 1.0
-
-
-def test_theorem_2_bounds_the_hinge_loss_and_not_the_error() -> None:
-    """Linear predictors of the bits: c_A = 0, yet one of them errs on an eighth of D_A only."""
-    bits, y, p = on_the_cube(parities.ParityDistribution(3, (0, 1, 2)))
-    outputs = bits @ [1.0, 1.0, -0.5]
-    assert p[y * outputs <= 0].sum() == pytest.approx(1 / 8)
-    losses = [linear.hinge_loss(y, c * outputs, p) for c in np.linspace(0, 4, 401)]
-    assert min(losses) >= 0.5 - ROUNDING
-    # The bound is attained: by the mean of the relevant bits.
-    assert linear.hinge_loss(y, bits.mean(axis=1), p) == pytest.approx(0.5)

@@ -16,29 +16,19 @@ from benchmarks.__main__ import main
 from benchmarks.effects import Effect
 from benchmarks.lippl2022 import (
     as_published,
-    contexts,
     deep_gln,
     draws,
     excess,
     fold,
-    further_models,
-    limit,
     matching,
     released,
     released_training,
     sharing,
 )
-from benchmarks.lippl2022.cells import Models, Setting, measured, no_more
+from benchmarks.lippl2022.cells import Models, Setting, measured
 from benchmarks.lippl2022.gln import cell as gln_cell
-from example_modules import known
-from implicit_bias import GatedReLUSVC, ReLUClassifier
 from implicit_bias.estimators.networks import GLNClassifier
-from implicit_bias.estimators.svm import GatedSVC
-from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.data import load_data
-from implicit_bias.runs.models import ModelFactory
 from mnist import DIGIT, check_released, needs_mnist
 
 ROUNDING = 1e-9
@@ -109,7 +99,7 @@ def test_the_formula_with_the_right_fold_has_no_free_direction(X: np.ndarray) ->
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the released training see few samples."""
-    monkeypatch.setattr(released_training, "SAMPLES_SEEN", 20_000)
+    monkeypatch.setattr(released_training, "SAMPLES_SEEN", 4_000)
 
 
 def small_setting(**changes: Any) -> Setting:
@@ -148,7 +138,6 @@ def test_a_cell_has_the_models_of_the_released_code() -> None:
     assert list(rows) == ["gd-gln", "svm-gln", "svm-l2", "gd-gln-redrawn", *further]
     assert all(rows[name]["status"] == "optimal" for name in ("svm-gln", "svm-l2", *further))
     assert rows["svm-gln-published"]["norm"] != pytest.approx(rows["svm-gln"]["norm"], rel=1e-3)
-    assert list(pd.DataFrame(gln_cell(**SMALL_CELL, momentum=0.9))["model"]) == list(rows)[:3]
 
 
 @pytest.mark.usefixtures("short")
@@ -167,72 +156,32 @@ def test_disagreements_of_a_row_are_those_of_the_models() -> None:
     assert math.isnan(row["from_redrawn"])
 
 
-def test_with_one_unit_the_folds_are_right() -> None:
-    """One unit has one fold: the published sum of norms is the right one."""
-    setting = small_setting(units=1, hyperplanes=2)
-    models = Models(setting)
-    train = models.data.parts.train
-    published = dict(as_published.published_svms(models))["svm-gln-published"]
-    right = GatedSVC(models.contexts, **models.svm_options()).fit(train.X, train.y)
-    np.testing.assert_allclose(published.coef_, right.coef_, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_osqp_gives_their_program_no_better_than_ours() -> None:
-    """Any coefficients bound the optimum from above, up to the share of the free columns."""
-    models = Models(small_setting(models=("gd-gln",), train_size=40, units=2))
-    train = models.data.parts.train
-    ours = dict(as_published.published_svms(models))["svm-l2-published"]
-    theirs = as_published.OsqpL2(models.contexts).fit(train.X, train.y)
-    margins = train.y * theirs.decision_function(train.X)
-    assert margins.min() > 0
-    norm = np.linalg.norm(theirs.coef_) / margins.min()
-    assert norm >= (1 - 1e-6) * ours.solution_.certificate.lower
-
-
-@pytest.mark.slow
+@pytest.mark.usefixtures("short")
 def test_a_moved_network_keeps_its_weights_but_not_its_contexts() -> None:
     """Outputs written out: row h C + c of the contexts it is moved to, and the readout's bias."""
     setting = small_setting(models=("gd-gln",), hyperplanes=2)
     models = Models(setting)
-    train, X = models.data.parts.train, models.data.parts.validation.X
+    X = models.data.parts.validation.X
     (network,) = (model for _, model in models.fit())
     assert isinstance(network, GLNClassifier)
     moved = as_published.moved_to_drawn(models, network)
-    reference, seed = models.data.everything.X, setting.seed
-    drawn = draws.draw_contexts(train.X, 4, 2, threshold="random", reference=reference, seed=seed)
+    drawn = draws.draw_contexts(
+        models.data.parts.train.X,
+        4,
+        2,
+        threshold="random",
+        reference=models.data.everything.X,
+        seed=setting.seed,
+    )
     coef = network.network_.coef().reshape(4, 4, -1)
     chosen = drawn.contexts(X)
     assert (chosen != models.contexts.contexts(X)).any()
     expected = sum(np.einsum("nd,nd->n", X, coef[h, chosen[:, h]]) for h in range(4))
-    outputs = moved.decision_function(X)
     expected += network.network_.readout_bias_value
-    np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-5)  # of float32
-    assert isinstance(network.network_, GLN)
-    back = further_models.in_contexts(moved.network, models.contexts)
-    np.testing.assert_allclose(back.decision(X), network.decision_function(X), atol=1e-6)
+    np.testing.assert_allclose(moved.decision_function(X), expected, rtol=1e-5, atol=1e-5)
 
 
 # --- further models ----------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_limit_is_nearer_to_the_svm_than_finite_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(further_models, "LIMIT_STEPS", 500)
-    svm, near = limit.cell(**SMALL_CELL)
-    finite, *_ = measured(small_setting(), no_more)
-    assert near["model"] == "limit-gln"
-    assert -1e-9 <= svm["excess"] < 1e-5
-    assert 0 <= near["excess"] < 0.02 < finite["norm"] / svm["lower"] - 1
-
-
-def test_a_network_is_a_classifier_as_it_stands() -> None:
-    """Of a class that declares no fields, as anyone's own may be."""
-    X = np.random.default_rng(0).normal(size=(12, 3))
-    network = GLN([HyperplaneContexts.random(X, 2, 1, random_state=0)], seed=0)
-    signs = np.where(X[:, 0] > 0, 1, -1)
-    model = further_models.NetworkModel(network).fit(X, signs)
-    assert model.predict(X).shape == (12,)
 
 
 def test_units_are_dealt_out_evenly() -> None:
@@ -243,16 +192,12 @@ def test_units_are_dealt_out_evenly() -> None:
     np.testing.assert_array_equal(
         np.concatenate([layer.weights for layer in layers]), all_units.weights
     )
-    with pytest.raises(ValueError, match="divides"):
-        deep_gln.dealt_out(all_units, 4, X)
 
 
 def test_exponent_of_the_tail() -> None:
     steps = np.geomspace(1, 1000, 31)
     values = np.where(steps < 99, 7.0, 3.0 * steps**-1.5)
     assert excess.decay_exponent(steps.tolist(), values.tolist()) == pytest.approx(-1.5)
-    gaps = np.where(np.arange(31) % 3, values, 0.0)
-    assert excess.decay_exponent(steps.tolist(), gaps.tolist()) == pytest.approx(-1.5)
     assert np.isnan(excess.decay_exponent([], []))
     assert np.isnan(excess.decay_exponent([1, 2, 3], [0.0, np.inf, 1.0]))
 
@@ -274,41 +219,16 @@ def test_equal_values_are_in_one_quarter() -> None:
     assert sharing.quarters(values).tolist() == [0, 0, 1, 1, 1, 1, 1, 3]
 
 
-@pytest.mark.slow
-def test_points_of_a_trajectory_are_the_parts_numbers() -> None:
-    """The last one is SVM-LC of the trained network."""
-    config = RunConfig(train_size=150, units=12, steps=300)
-    data = load_data(config)
-    first, *_, last = contexts.context_trajectory(config, data, (0, 10, 300, 9999))
-    assert (first["step"], last["step"]) == (0, 300)
-    assert first["gates_left"] > last["gates_left"] == 0.0
-    train, validation = data.parts.train, data.parts.validation
-    trained = ModelFactory(config, data).build("gd-relu").fit(train.X, train.y)
-    assert isinstance(trained, ReLUClassifier)
-    assert last["disagreement"] == last["disagreement_at_end"]
-    assert last["network_error"] == pytest.approx(1 - trained.score(validation.X, validation.y))
-    svm = GatedReLUSVC(gates=trained).fit(train.X, train.y)
-    assert last["dropped"] == 0
-    assert last["error"] == pytest.approx(1 - svm.score(validation.X, validation.y))
-    assert last["optimum"] == pytest.approx(svm.solution_.certificate.lower)
-
-
 def test_the_least_error_is_over_all_settings_of_a_seed() -> None:
     frame = pd.DataFrame(
-        {
-            "model": ["a", "a", "b", "b", "a", "b"],
-            "train_size": 500,
-            "seed": [1, 1, 1, 1, 2, 2],
-            "error": [0.3, 0.2, 0.15, 0.4, 0.1, 0.3],
-        }
-    )
+        {"model": list("aabbab"), "train_size": 500, "seed": [1, 1, 1, 1, 2, 2]}
+    ).assign(error=[0.3, 0.2, 0.15, 0.4, 0.1, 0.3])
     best = matching.least(frame)
     assert best["a"].tolist() == [0.2, 0.1]
     assert best["b"].tolist() == [0.15, 0.3]
     found = matching.minus(best, "b", "a")
     assert isinstance(found, Effect)
     assert found.mean == pytest.approx((-0.05 + 0.2) / 2)
-    assert matching.minus(best, "b", "c") is math.nan
 
 
 # --- comparisons -------------------------------------------------------------------------------
@@ -319,8 +239,6 @@ def test_correlations_are_means_of_fishers_z() -> None:
     table = pd.DataFrame(rng.normal(size=(12, 2)), columns=["a", "b"]).assign(seed=[1, 2, 3] * 4)
     z = [np.arctanh(part["a"].corr(part["b"])) for _, part in table.groupby("seed")]
     assert matching.correlation(table, "a", "b") == pytest.approx(np.tanh(np.mean(z)))
-    assert matching.correlation_text(table, "a", "b").startswith(f"{np.tanh(np.mean(z)):.2f} [")
-    assert math.isnan(matching.correlation(table, "a", "c"))
 
 
 def test_released_values_are_read_from_their_archive(tmp_path: Path) -> None:
@@ -335,7 +253,6 @@ def test_released_values_are_read_from_their_archive(tmp_path: Path) -> None:
         "relu_net/hd_10-is_1-mom_0.0-ts_500/learned_contexts/accs.csv": (
             ",type,acc\n0,train,\n1,val,\n2,comparison,\n"
         ),
-        "relu_net/hd_10-is_1-mom_0.0-ts_500/gates_only/accs.csv": ",type,acc\n1,val,0.5\n",
     }
     archive = tmp_path / "archive.zip"
     with zipfile.ZipFile(archive, "w") as file:
@@ -371,7 +288,6 @@ def test_a_published_cell_has_the_released_values() -> None:
     ("options", "accuracies"),
     [
         ("--units 20 --hyperplanes 2 --threshold random --seed 2", [0.83275, 0.83925]),
-        ("--units 10", [0.839, 0.849583]),
         ("--units 10 --momentum 0.9", [0.8365, 0.849583]),
     ],
 )
@@ -386,13 +302,3 @@ def test_released_cells(options: str, accuracies: list[float]) -> None:
     rows = json.loads(output.getvalue())["models"]
     assert [row["model"] for row in rows] == ["gd-gln", "svm-gln"]
     check_released([1 - row["error"] for row in rows], accuracies, DIGIT)
-
-
-@pytest.mark.slow
-@needs_mnist
-def test_the_optimum_of_a_published_cell() -> None:
-    svm = Models(Setting(train_size=500, units=10)).fit_one("svm-gln")
-    solution = known(svm.margin_view()).solution
-    assert solution is not None
-    assert solution.certificate.lower == pytest.approx(1.711793418, rel=1e-6)
-    assert solution.certificate.gap < 1e-6

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+import torch
 
 from benchmarks.daniely2020 import parity_descent as descent
 from benchmarks.daniely2020 import parity_first_step as parity
@@ -55,9 +56,6 @@ def test_the_printed_pairing_does_not_start_at_0_and_the_other_does() -> None:
     clipped = np.clip(bits @ half.weights.T / math.sqrt(13) + half.biases, -6, 6) @ half.readout
     np.testing.assert_allclose(printed.outputs(bits), clipped, atol=1e-10)
     assert np.abs(printed.outputs(bits)).max() > 30
-    distribution = ParityDistribution(13, (0, 1, 2))
-    active = distribution.labels(bits) * printed.outputs(bits) < 1
-    assert 0.3 < distribution.probabilities(bits) @ active < 0.7
 
 
 # --- exact averages -----------------------------------------------------------------------------
@@ -69,8 +67,6 @@ def test_the_printed_pairing_does_not_start_at_0_and_the_other_does() -> None:
     [
         ((3,), 2.0, (-1.0, 1.0)),
         ((1, 4, 6), 1 / 3, (-1.0, 0.0, 1.0)),
-        (tuple(range(9)), 2.0, (-1.0, 0.0, 1.0)),
-        ((1, 4, 6), 1 / 3, (0.0,)),
     ],
 )
 def test_label_averages_are_the_expectations(
@@ -90,16 +86,6 @@ def test_label_averages_are_the_expectations(
         np.testing.assert_allclose(half, expected, atol=ROUNDING)
 
 
-def test_label_averages_on_many_bits() -> None:
-    """On A half the open gates, off A nearly nothing, where no list of inputs is possible."""
-    distribution = ParityDistribution.random(2000, 3)
-    signs = np.random.default_rng(0).choice((-1.0, 1.0), size=(20, 2000))
-    G = parity.label_averages(distribution, signs, 2000**-0.5, np.zeros(20)).mean[:, :-1]
-    on = np.isin(np.arange(2000), distribution.relevant)
-    np.testing.assert_allclose(G[:, on], 0.25, atol=0.02)
-    assert np.abs(G[:, ~on]).max() < 2e-3
-
-
 # --- lemmas 5 to 9 ------------------------------------------------------------------------------
 
 
@@ -108,21 +94,17 @@ def all_weights(n: int) -> Array:
     return np.array(list(product((-1.0, 0.0, 1.0), repeat=n)))
 
 
-@pytest.mark.parametrize("bias", [-0.4, 1 / 24, 0.7])
-def test_lemmas_5_and_6_over_all_weights(bias: float) -> None:
+def test_lemmas_5_and_6_over_all_weights() -> None:
     n, k = 7, 3
     distribution = ParityDistribution(n, (0, 1, 2))
     w = all_weights(n)
-    at = parity.label_averages(distribution, w, n**-0.5, np.full(len(w), bias)).uniform
+    at = parity.label_averages(distribution, w, n**-0.5, np.full(len(w), 1 / 24)).uniform
     off = np.abs(at[:, k:])  # the other bits, and the constant
     for c in (1.1, 1.5, 2.0, 5.0):
         within = (off <= parity.correlation_bound(n, k, c)).mean(axis=0)
-        assert (within >= 1 - 1 / c).all()
-        assert (within >= 1 - 1 / c**2).all()  # not in the paper
+        assert (within >= 1 - 1 / c**2).all()  # the paper has 1 - 1 / c
         together = (off.max(axis=1) <= parity.correlation_bound(n, k, c * (n - 1))).mean()
         assert together >= 1 - 1 / c
-    # The second moment that Chebyshev needs; not in the paper.
-    assert (np.mean(off**2, axis=0) <= parity.correlation_bound(n, k) ** 2).all()
     assert parity.correlation_bound(n, k, 3.0) == pytest.approx(3 / math.sqrt(20))
 
 
@@ -134,37 +116,23 @@ def test_lemma_7_good_units_see_nothing_off_A(relevant: tuple[int, ...]) -> None
     good = parity.is_good(distribution, w)
     np.testing.assert_array_equal(good, w[:, list(relevant)].sum(axis=1) == 0)
     assert good.mean() == pytest.approx(parity.good_share(len(relevant)))
+    assert good.mean() >= 1 / (14 * math.sqrt(len(relevant)))  # lemma 9
     bits, y, p = on_the_cube(distribution)
     gates = parity.gate(bits @ w[good].T / math.sqrt(n) + 1 / 24)
     off = [j for j in range(n) if j not in relevant]
     columns = np.column_stack([bits[:, off], np.ones(len(bits))])
-    _, easy = halves(distribution)
-    np.testing.assert_allclose((gates * (easy * y)[:, None]).T @ columns, 0, atol=ROUNDING)
-    # Not in the paper: the uniform half is 0, too, as k is odd and some weight on A is 0.
-    assert (w[good][:, list(relevant)] == 0).any(axis=1).all()
-    np.testing.assert_allclose((gates * (p * y)[:, None]).T @ columns, 0, atol=ROUNDING)
+    # Of both halves; the paper says it of the easy one.
+    for half in (*halves(distribution), p):
+        np.testing.assert_allclose((gates * (half * y)[:, None]).T @ columns, 0, atol=ROUNDING)
 
 
-def test_with_weights_without_0_and_odd_k_no_unit_is_good() -> None:
-    signs = np.array(list(product((-1.0, 1.0), repeat=5)))
-    assert not parity.is_good(ParityDistribution(5, (0, 2, 4)), signs).any()
-
-
-@pytest.mark.parametrize("k", [1, 3, 9, 101])
-def test_the_share_of_good_units_is_that_of_lemma_9(k: int) -> None:
-    if k <= 9:
-        assert parity.good_share(k) == pytest.approx((all_weights(k).sum(axis=1) == 0).mean())
-    assert parity.good_share(k) >= 1 / (14 * math.sqrt(k))
-
-
-@pytest.mark.parametrize("bias", [1 / 24, 2.0])
-def test_lemma_8_with_the_constant_that_is_derived(bias: float) -> None:
+def test_lemma_8_with_the_constant_that_is_derived() -> None:
     """For all functions h of the bits in A of values +-1, over D_A."""
-    n, k = 9, 3
+    n, k, bias = 9, 3, 2.0
     distribution = ParityDistribution(n, (0, 1, 2))
     bits, _, p = on_the_cube(distribution)
     rng = np.random.default_rng(0)
-    for w in rng.integers(-1, 2, (10, n)).astype(float):
+    for w in rng.integers(-1, 2, (4, n)).astype(float):
         active = int(np.count_nonzero(w[k:]))
         open_gate = parity.gate(bits @ w / math.sqrt(n) + bias)
         rest = bits[:, k:] @ w[k:] / math.sqrt(n) + bias
@@ -177,8 +145,9 @@ def test_lemma_8_with_the_constant_that_is_derived(bias: float) -> None:
             assert error <= parity.OPEN_SHARE_ERROR * k / math.sqrt(active) + ROUNDING
 
 
-@pytest.mark.parametrize("n", [51, 1001])
-def test_alpha_of_good_units_is_in_the_range_of_lemma_9(n: int) -> None:
+def test_alpha_of_good_units_is_in_the_range_of_lemma_9() -> None:
+    """Of so many bits that no list of inputs is possible."""
+    n = 1001
     distribution = ParityDistribution.random(n, 7)
     initial = parity.start(n, 7, 200)
     good = parity.is_good(distribution, initial.weights)
@@ -209,36 +178,19 @@ def test_first_step_is_the_gradient_on_the_whole_distribution() -> None:
 # --- lemmas 10 to 12 ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("k", "r"), [(3, 1), (3, -3), (7, 7), (7, -1), (7, 5)])
-@pytest.mark.parametrize("alpha", [0.25, 1.0])
-def test_lemma_10_as_a_share_of_all_readouts(k: int, r: int, alpha: float) -> None:
-    n, eps = 200, 0.3
+@pytest.mark.parametrize(("k", "r"), [(3, 1), (7, 7), (7, -1)])
+def test_lemma_10_as_a_share_of_all_readouts(k: int, r: int) -> None:
+    n, eps, alpha = 200, 0.3, 0.25
     low, high = parity.near_readouts(n, k, r, alpha, eps)
     assert -n / k <= low < high <= n / k
     assert (high - low) / (2 * n / k) == pytest.approx(eps / (8 * k * abs(r) * alpha))
-    assert (high - low) / (2 * n / k) >= (1 - ROUNDING) * eps / (8 * k**2)
     z = np.linspace(-k, k, 1001)
     for u in np.linspace(low, high, 41):
         copy = abs(r) * 8 * k * parity.relu6(alpha * u * z / n + 1 / (8 * k))
         assert np.abs(copy - parity.psi(r, z)).max() <= eps + ROUNDING
 
 
-def test_lemma_10_does_not_hold_with_relu6_on_both_sides() -> None:
-    """Of a k of 5 or more: no u of the range comes near min(., 6) for |r| + k > 6."""
-    k = r = 7
-    n, z = 200, np.linspace(-7, 7, 1001)
-    readouts = np.linspace(-n / k, n / k, 2001)
-    copies = r * 8 * k * parity.relu6(0.25 * readouts[:, None] * z / n + 1 / (8 * k))
-    to_relu6 = np.abs(copies - parity.psi(r, z, ceiling=parity.CEILING)).max(axis=1)
-    assert to_relu6.min() == pytest.approx(parity.ceiling_error(k, r), rel=0.02)
-    assert np.abs(copies - parity.psi(r, z)).max(axis=1).min() < 0.1
-    # For k = 3 both are the same.
-    np.testing.assert_array_equal(
-        parity.psi(3, [-3.0, 3.0]), parity.psi(3, [-3.0, 3.0], ceiling=parity.CEILING)
-    )
-
-
-@pytest.mark.parametrize("k", [3, 5, 7])
+@pytest.mark.parametrize("k", [3, 7])
 def test_least_error_at_the_ceiling_in_exact_arithmetic(k: int) -> None:
     """Rational numbers: attained by one u, and by no other of a grid that holds it."""
 
@@ -257,8 +209,8 @@ def test_least_error_at_the_ceiling_in_exact_arithmetic(k: int) -> None:
         assert min(abs(copy - target).max() for copy in copies) == expected
 
 
-@pytest.mark.parametrize("r", [1, -3])
-def test_worst_errors_and_ranges_are_over_all_inputs(r: int) -> None:
+def test_worst_errors_and_ranges_are_over_all_inputs() -> None:
+    r = -3
     distribution = ParityDistribution(9, (0, 3, 8))
     bits = cube(9)
     units = parity.first_step(distribution, parity.start(9, 3, 20, random_state=5))
@@ -274,19 +226,6 @@ def test_worst_errors_and_ranges_are_over_all_inputs(r: int) -> None:
         np.testing.assert_allclose(highest[at], hidden[rows].max(axis=0), atol=ROUNDING)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("k", [3, 7])
-def test_lemma_11_for_units_as_they_are(k: int) -> None:
-    """A share of eps / (112 k^(5/2)) is 2 eps-close: of 2,000 units many more."""
-    n, eps = 501, 0.5
-    distribution = ParityDistribution.random(n, k)
-    units = parity.first_step(distribution, parity.start(n, k, 1000, random_state=1))
-    shares = [
-        (parity.worst_errors(distribution, units, r) <= 2 * eps).mean() for r in range(-k, k + 1, 2)
-    ]
-    assert np.mean(shares) >= eps / (112 * k**2.5)
-
-
 @pytest.mark.parametrize("least", ["max", "sum"])
 def test_lemma_12_a_separating_layer_after_one_step(least: Literal["max", "sum"]) -> None:
     distribution = ParityDistribution(11, (2, 5, 7))
@@ -298,19 +237,10 @@ def test_lemma_12_a_separating_layer_after_one_step(least: Literal["max", "sum"]
     assert margins.min() >= layer.margin - 1e-9
     assert layer.margin == pytest.approx(1.0)
     assert layer.margin == pytest.approx(guaranteed_margin(distribution, units, layer.readout))
-    assert layer.norm == pytest.approx(np.linalg.norm(layer.readout))
     if least == "sum":
         assert layer.n_used <= 2**3
     # The constant B of the lemma is a small number.
     assert layer.norm <= 20 * 3**5 / math.sqrt(60)
-
-
-def test_what_no_second_layer_separates() -> None:
-    """Before the step most units know nothing of A; a unit by itself is monotone in z."""
-    distribution = ParityDistribution(9, (0, 1, 2))
-    one = parity.TwoLayers(np.ones((1, 9)), np.zeros(1), np.ones(1))
-    assert separating_layer(distribution, one) is None
-    assert separating_layer(distribution, one, least="sum") is None
 
 
 # --- theorem 3, and the steps after the first ---------------------------------------------------
@@ -325,14 +255,7 @@ def test_theorem_3_terms_are_those_of_the_proof() -> None:
     assert terms.comparison == pytest.approx(B**2 * k**8 / (2 * math.sqrt(q)))
     assert terms.first_layer == pytest.approx(6 * math.sqrt(2) * q * k / math.sqrt(n))
     assert terms.gradients == pytest.approx(36 * k**2 * math.sqrt(q) / T)
-    parts = [terms.regulariser, terms.moved_units, terms.moved_by_decay, terms.comparison]
-    assert terms.total == pytest.approx(sum(parts) + terms.first_layer + terms.gradients)
-    # Two terms come of lemma 12 and theorem 13 with the theorem's own step size.
-    eta = descent.published_step(k, q, T)
-    assert eta == pytest.approx(k**2 / (T * math.sqrt(q)))
-    u_norm = B * k**5 / math.sqrt(q)
-    assert terms.comparison == pytest.approx(u_norm**2 / (2 * eta * T))
-    assert terms.regulariser == pytest.approx(0.5 * u_norm**2)  # lambda = 1/2 at most
+    assert descent.published_step(k, q, T) == pytest.approx(k**2 / (T * math.sqrt(q)))
     assert descent.largest_decay(n, k) == 7 / 1000
     order = k**10 / q + k**8 / math.sqrt(q) + q * k / math.sqrt(n) + k**2 * math.sqrt(q) / T
     assert descent.theorem_3_order(n, k, q, T) == pytest.approx(order)
@@ -343,7 +266,7 @@ def test_the_exponents_of_corollary_4_do_not_match_the_bound(k: int) -> None:
     """At the printed sizes bound / eps grows without limit; at ours it is at most 1."""
     ratios: list[float] = []
     ours: list[float] = []
-    for eps in (1e-1, 1e-3, 1e-5, 1e-7):
+    for eps in (1e-1, 1e-5, 1e-7):
         printed, least = descent.corollary_4_sizes(eps, k, 0.1), descent.sizes_for(eps, k, 0.1)
         logarithm = math.log(k / 0.1)
         assert printed.pairs == pytest.approx(k**16 * logarithm / eps)
@@ -352,23 +275,13 @@ def test_the_exponents_of_corollary_4_do_not_match_the_bound(k: int) -> None:
         for sizes, to in ((printed, ratios), (least, ours)):
             to.append(descent.theorem_3_order(sizes.n_bits, k, sizes.pairs, sizes.steps) / eps)
     assert ratios[-1] > 100 * ratios[0]
-    np.testing.assert_allclose(ratios[-1] / ratios[-2], 10, rtol=0.1)  # like eps^(-1/2)
-    assert max(ours) <= 1
-    # Their orders, for small eps: eps^-2 k^16, eps^-2 k^10, eps^-6 k^34.
-    one, other = descent.sizes_for(1e-6, 3, 0.1), descent.sizes_for(1e-7, 7, 0.1)
-    assert other.pairs / one.pairs == pytest.approx(1e2 * (7 / 3) ** 16)
-    assert other.steps / one.steps == pytest.approx(1e2 * (7 / 3) ** 10)
-    assert other.n_bits / one.n_bits == pytest.approx(1e6 * (7 / 3) ** 34)
-    # Of a tiny delta the theorem asks for more pairs, and the bound is still met.
-    unlikely = descent.sizes_for(0.5, k, 10.0**-300)
-    assert unlikely.pairs >= k**7 * math.log(k / 10.0**-300)
-    assert descent.theorem_3_order(unlikely.n_bits, k, unlikely.pairs, unlikely.steps) <= 0.5
+    assert 0.1 < min(ours) <= max(ours) <= 1
 
 
-@pytest.mark.parametrize(("seed", "eta"), [(0, 0.01), (1, 0.3), (2, 2.0)])
-def test_theorem_13_on_random_hinges(seed: int, eta: float) -> None:
+def test_theorem_13_on_random_hinges() -> None:
     """f_t(theta) = max(0, 1 - <theta, x_t>): online gradient descent, from anywhere."""
-    rng = np.random.default_rng(seed)
+    eta = 0.3
+    rng = np.random.default_rng(1)
     X = rng.normal(size=(60, 4))
     first = theta = 3 * rng.normal(size=4)
     losses, norms = [], []
@@ -386,9 +299,8 @@ def test_theorem_13_on_random_hinges(seed: int, eta: float) -> None:
         assert published - sharper == pytest.approx(0.5 * eta * np.mean(np.square(norms)))
 
 
-@pytest.mark.parametrize(("eta", "decay"), [(0.003, 0.3), (0.2, 0.0), (0.5, 0.5)])
-def test_lemmas_14_to_16_along_a_descent(eta: float, decay: float) -> None:
-    n, k = 7, 3
+def test_lemmas_14_to_16_along_a_descent() -> None:
+    n, k, eta, decay = 7, 3, 0.003, 0.3
     distribution = ParityDistribution(n, (0, 2, 5))
     bits, y, p = on_the_cube(distribution)
     schedule = Schedule(step=eta, decay=decay, steps=30, record=3)
@@ -415,62 +327,21 @@ def test_lemmas_14_to_16_along_a_descent(eta: float, decay: float) -> None:
 
 
 def test_later_steps_descend_the_regularised_hinge_loss() -> None:
-    """Against finite differences of the objective, at the second step."""
+    """Against automatic differentiation of the objective, at the second step."""
     distribution = ParityDistribution(6, (0, 2, 5))
     bits, y, p = on_the_cube(distribution)
     schedule = Schedule(step=0.01, decay=0.3, steps=2)
-    _, first, second = descend(
-        bits, y, parity.start(6, 3, 3, random_state=1), schedule, probabilities=p
-    )
+    start = parity.start(6, 3, 3, random_state=1)
+    _, first, second = descend(bits, y, start, schedule, probabilities=p)
     names = ("weights", "biases", "readout")
-    at = {name: getattr(first.network, name) for name in names}
-
-    def objective(parameters: dict[str, Array]) -> float:
-        loss = hinge_loss(y, parity.TwoLayers(**parameters).outputs(bits), p)
-        # The biases are not regularised.
-        squares = (parameters["weights"] ** 2).sum() + (parameters["readout"] ** 2).sum()
-        return loss + 0.3 * float(squares)
-
-    eps = 1e-6
-    for name in names:
-        gradient = np.empty_like(at[name])
-        for index in np.ndindex(gradient.shape):
-            sides = []
-            for sign in (1, -1):
-                moved = at[name].copy()
-                moved[index] += sign * eps
-                sides.append(objective(at | {name: moved}))
-            gradient[index] = (sides[0] - sides[1]) / (2 * eps)
-        np.testing.assert_allclose(
-            getattr(second.network, name), at[name] - 0.01 * gradient, atol=1e-8
-        )
-
-
-@pytest.mark.slow
-def test_the_theorems_own_step_size_stays_at_the_mean_and_ours_learns() -> None:
-    """The whole distribution, from the same start: n = 9, k = 3, q = 64."""
-    distribution = ParityDistribution(9, (1, 4, 6))
-    bits, y, p = on_the_cube(distribution)
-    initial = parity.start(9, 3, 64, random_state=1)
-    own = descent.published_step(3, 64, 300)
-    theirs, ours = (
-        descend(bits, y, initial, Schedule(step=step, steps=steps), probabilities=p)
-        for step, steps in ((own, 300), (0.5, 600))
-    )
-    assert min(point.loss for point in theirs) > 0.45
-    assert ours[-1].loss < 0.05
-    assert ours[-1].error == 0
-    assert theirs[0].loss == pytest.approx(1.0)  # g = 0
-    assert [point.step for point in theirs] == [0, 1, 50, 100, 150, 200, 250, 300]
-
-
-@pytest.mark.slow
-def test_learns_a_parity_that_it_has_not_seen_most_of() -> None:
-    distribution = ParityDistribution.random(25, 3, random_state=2)
-    train, test = (
-        distribution.sample(1000, random_state=seed, append_constant=False) for seed in (1, 2)
-    )
-    initial = parity.start(25, 3, 64, random_state=0)
-    last = descend(train.X, train.y, initial, Schedule(step=0.5, steps=800))[-1]
-    assert np.mean(test.y * last.network.outputs(test.X) <= 0) < 0.03
-    assert last.error == pytest.approx(np.mean(train.y * last.network.outputs(train.X) <= 0))
+    before = [torch.tensor(getattr(first.network, name), requires_grad=True) for name in names]
+    weights, biases, readout = before
+    hidden = (torch.tensor(bits) @ weights.T / 6**0.5 + biases).clamp(0, 6)
+    losses = (1 - torch.tensor(y) * (hidden @ readout)).relu()
+    # The biases are not regularised.
+    squares = weights.square().sum() + readout.square().sum()
+    torch.autograd.backward(torch.tensor(p) @ losses + 0.3 * squares)
+    for name, value in zip(names, before, strict=True):
+        assert value.grad is not None
+        expected = (value - 0.01 * value.grad).detach()
+        np.testing.assert_allclose(getattr(second.network, name), expected, atol=ROUNDING)

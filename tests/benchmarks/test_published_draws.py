@@ -7,10 +7,7 @@ import pytest
 import torch
 
 from benchmarks.lippl2022 import draws
-from implicit_bias.networks import GLN
 from implicit_bias.training import TrainingConfig
-from implicit_bias.training.minibatch import train
-from mnist import contexts, needs_mnist, parts
 
 IMAGES = np.random.default_rng(0).uniform(-1, 1, (301, 30))
 
@@ -71,15 +68,8 @@ def test_published_units(n: int, n_units: int) -> None:
     np.testing.assert_array_equal(fitted.weights, weights.double().numpy())
     np.testing.assert_array_equal(fitted.thresholds, thresholds.double().numpy())
     np.testing.assert_array_equal(fitted.gates(images), np.column_stack([on, np.ones(n)]))
-    # The lower median fires at itself: one sample more than half are on.
-    assert set(on.sum(axis=0)) == {n // 2 + 1}
     bare = draws.draw_unit_gates(n_units, reference=images, seed=3, always_on=False)
     np.testing.assert_array_equal(bare.gates(images), on)
-
-
-def test_published_thresholds_are_two() -> None:
-    with pytest.raises(ValueError, match="threshold"):
-        draws.draw_contexts(IMAGES, 2, threshold="zero", reference=IMAGES, seed=1)  # type: ignore[arg-type]
 
 
 def test_published_protocol() -> None:
@@ -90,18 +80,3 @@ def test_published_protocol() -> None:
 
 
 # --- publication -----------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@needs_mnist
-@pytest.mark.parametrize(("momentum", "published"), [(0.0, 0.8225), (0.9, 0.8215)])
-def test_published_accuracy(momentum: float, published: float) -> None:
-    """Mean validation accuracy over the seeds: N=500, H=10, k=1, random thresholds."""
-    accuracies, unseen = [], parts().validation
-    for seed in (1, 2, 3):
-        gating = contexts(seed=seed, threshold="random")
-        network = GLN([gating], readout_bias=True, dtype=torch.float32, seed=seed)
-        config = draws.training_config(momentum=momentum, seed=seed)
-        train(network, parts().train.X, parts().train.y, config)
-        accuracies.append(np.mean(unseen.y * network.decision(unseen.X) > 0))
-    assert np.mean(accuracies) == pytest.approx(published, abs=0.01)

@@ -1,7 +1,6 @@
 """Training as released: the same draws, the same arithmetic, and the released values."""
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,23 +8,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from benchmarks.lippl2022 import draws
+from benchmarks.lippl2022 import draws, released_training
 from benchmarks.lippl2022.released_training import (
-    ReleasedTraining,
     released_gln,
     released_relu,
     released_shallow_gln,
     train_as_released,
 )
-from implicit_bias import GLNSVC, GLNClassifier, MarginProblem, certify, compare
 from implicit_bias.base.validation import Array
 from implicit_bias.networks import GLN, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.training.minibatch import TrainingDiverged
 from mnist import DIGIT, IMAGE, check_released, needs_mnist, parts
 from mnist import contexts as published
 
 N, D = 1500, 6
+EPOCHS = 6
 
 
 def samples() -> tuple[Array, Array]:
@@ -97,9 +94,9 @@ def plain_training(network: GLN | ReLUNetwork, momentum: float) -> list[float]:
     parameters = [p for p in network.parameters() if p.requires_grad]
     optimiser = torch.optim.SGD(parameters, lr=0.04, momentum=momentum)
     generator = torch.Generator().manual_seed(1)
-    n_epochs, losses = 400_000 // N, []
-    for epoch in range(n_epochs):
-        if epoch == n_epochs // 2:
+    losses = []
+    for epoch in range(EPOCHS):
+        if epoch == EPOCHS // 2:
             optimiser.param_groups[0]["lr"] *= 0.25
         torch.empty((), dtype=torch.int64).random_(generator=generator)
         order: Tensor = torch.randperm(N, generator=generator)
@@ -114,15 +111,16 @@ def plain_training(network: GLN | ReLUNetwork, momentum: float) -> list[float]:
     return losses
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-@pytest.mark.parametrize("name", ["gln", "shallow", "relu"])
-def test_same_as_automatic_differentiation(name: str, momentum: float) -> None:
+@pytest.mark.parametrize(("name", "momentum"), [("gln", 0.0), ("shallow", 0.9), ("relu", 0.9)])
+def test_same_as_automatic_differentiation(
+    name: str, momentum: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(released_training, "SAMPLES_SEEN", EPOCHS * N)
     plain, network = start(name), start(name)
     losses = plain_training(plain, momentum)
     training = train_as_released(network, *samples(), momentum=momentum)
     assert training.network is network
-    assert training.steps == len(losses) * math.ceil(N / 128) == training.config.steps
+    assert training.steps == EPOCHS * math.ceil(N / 128) == training.config.steps
     # The shallow network's products are summed in another order; the others agree to the bit.
     rtol = 1e-4 if name == "shallow" else 0
     np.testing.assert_allclose(training.batch_losses, losses, rtol=rtol)
@@ -133,67 +131,20 @@ def test_same_as_automatic_differentiation(name: str, momentum: float) -> None:
 Epochs = list[tuple[int, float]]
 
 
-@pytest.fixture(scope="module")
-def released() -> tuple[GLNClassifier, Epochs]:
-    """Train a classifier's network once, and note its epochs."""
-    seen = Epochs()
-    options: Any = {"record": (12,), "on_epoch": lambda epoch, loss: seen.append((epoch, loss))}
-    classifier = GLNClassifier(4, 1, contexts=contexts(4, 1), readout_bias=True, dtype="float32")
-    return classifier.fit_by(*samples(), partial(train_as_released, **options)), seen
-
-
-@pytest.mark.slow
-def test_history_and_epochs(released: tuple[GLNClassifier, Epochs]) -> None:
-    training, seen = released[0].training_, released[1]
-    assert isinstance(training, ReleasedTraining)
-    assert [point.step for point in training.history] == [0, 12, 266 * 12]
-    assert [epoch for epoch, _ in seen] == list(range(1, 267))
-    np.testing.assert_array_equal([loss for _, loss in seen], training.batch_losses)
-    assert not training.interrupted
-
-
 def test_interruption_keeps_what_is_reached() -> None:
+    seen: list[float] = []
+
     def stop(epoch: int, loss: float) -> None:
+        seen.append(loss)
         if epoch == 2:
             raise KeyboardInterrupt
 
-    training = train_as_released(released_relu(D, 3, seed=1), *samples(), on_epoch=stop)
+    network = released_relu(D, 3, seed=1)
+    training = train_as_released(network, *samples(), record=(12,), on_epoch=stop)
     assert training.interrupted
     assert training.steps == 24
-    assert len(training.batch_losses) == 2
-
-
-@pytest.mark.slow
-def test_certify_takes_the_network(released: tuple[GLNClassifier, Epochs]) -> None:
-    X, y = samples()
-    network = released[0].network_
-    assert isinstance(network, GLN)
-    gating = network.gating()
-    problem = MarginProblem(X, y, gating.gates(X), gating.groups)
-    assert certify(problem, coef=network.coef()).lower == 0.0
-
-
-@pytest.mark.slow
-def test_a_comparison_takes_the_training(released: tuple[GLNClassifier, Epochs]) -> None:
-    X, y = samples()
-    svm = GLNSVC(4, 1, contexts=contexts(4, 1), C=1.0).fit(X[:20], y[:20])
-    comparison = compare({"gd": released[0], "svm": svm}, X, y)
-    assert comparison.models[0].error == np.mean(y * released[0].network_.decision(X) <= 0)
-
-
-def test_wrong_networks() -> None:
-    X, y = samples()
-    with pytest.raises(ValueError, match="one unit"):
-        released_shallow_gln(contexts(2, 1), seed=1)
-    for network in (ReLUNetwork(D, [3]), ReLUNetwork(D, [3, 3], dtype=torch.float32)):
-        with pytest.raises(ValueError, match="one hidden layer"):
-            train_as_released(network, X, y)
-
-
-def test_divergence() -> None:
-    X, y = samples()
-    with pytest.raises(TrainingDiverged):
-        train_as_released(released_relu(D, 5, seed=1), 1e39 * X, y)
+    assert [point.step for point in training.history] == [0, 12, 24]
+    np.testing.assert_array_equal(training.batch_losses, seen)
 
 
 # --- the released values -------------------------------------------------------------------------
@@ -235,9 +186,7 @@ def gln(train_size: int, n_units: int, n_hyperplanes: int, seed: int) -> GLN:
     ("train_size", "make", "momentum", "released", "within"),
     [
         (1000, lambda: gln(1000, 20, 1, 2), 0.0, 0.872000, DIGIT),
-        (2000, lambda: gln(2000, 10, 1, 3), 0.0, 0.879917, DIGIT),
         (500, lambda: gln(500, 50, 2, 3), 0.0, 0.840083, DIGIT),
-        (500, lambda: gln(500, 100, 2, 1), 0.0, 0.825333, DIGIT),
         (500, lambda: released_shallow_gln(published(1, 3), seed=1), 0.0, 0.798667, DIGIT),
         (500, lambda: released_relu(785, 50, seed=1), 0.0, 0.8875, IMAGE),
         # The last bit of the initial weights moves this network by 0.004.

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from benchmarks.fiat2019 import search_procedures, theorems_1_and_2
 from benchmarks.fiat2019.parity_correlation import parity_correlation
@@ -15,7 +14,8 @@ from implicit_bias.kernels import least_squares as fitted
 from implicit_bias.problem import gated_linear
 from implicit_bias.problem.gating import UnitGates
 
-M, D, K = 60, 4, 7
+CHERNOFF = theorems_1_and_2.CHERNOFF
+M, D = 60, 4
 
 
 def test_expected_loss() -> None:
@@ -29,7 +29,7 @@ def test_expected_loss() -> None:
     )
 
 
-@pytest.mark.parametrize(("m", "d"), [(10, 5), (200, 40), (50, 30), (30, 200)])
+@pytest.mark.parametrize(("m", "d"), [(10, 5), (16, 5)])
 def test_khatri_rao_bound(m: int, d: int) -> None:
     """Against the product itself, row by row; below lambda(X)."""
     X = sphere(m, d)
@@ -40,12 +40,6 @@ def test_khatri_rao_bound(m: int, d: int) -> None:
     eigenvalue = galu.smallest_eigenvalue(X)
     assert eigenvalue == pytest.approx(np.linalg.eigvalsh(galu.limit_kernel(X))[0])
     assert bound <= eigenvalue
-
-
-def test_khatri_rao_bound_is_vacuous_for_many_inputs() -> None:
-    """Products of d inputs span d (d + 1) / 2 dimensions."""
-    assert theorems_1_and_2.khatri_rao_bound(sphere(16, 5)) == 0.0
-    assert theorems_1_and_2.khatri_rao_bound(sphere(15, 5)) > 0.0
 
 
 def test_theorem_1() -> None:
@@ -79,21 +73,6 @@ def test_gradient_descent_as_predicted() -> None:
     np.testing.assert_allclose(losses, predicted, rtol=1e-8)
     bound = theorems_1_and_2.rate_bound(values[0], step_size=step, steps=50)
     assert (losses <= losses[0] * bound * (1 + 1e-12)).all()
-    np.testing.assert_allclose(
-        theorems_1_and_2.gradient_descent(X, sp.csr_array(gates), y, step_size=step, steps=50),
-        losses,
-    )
-
-
-def test_rate_bound_is_reached() -> None:
-    """Targets along the last eigenvector decay at exactly that rate."""
-    X = sphere(6, 3)
-    gates = hard(30, 3).gates(X)
-    values, vectors = np.linalg.eigh(fitted.gated_gram(X, gates))
-    step = 1 / values[-1]
-    losses = theorems_1_and_2.gradient_descent(X, gates, vectors[:, 0], step_size=step, steps=20)
-    bound = theorems_1_and_2.rate_bound(values[0], step_size=step, steps=20)
-    np.testing.assert_allclose(losses / losses[0], bound, rtol=1e-6)
 
 
 def test_filter_search_against_new_solves() -> None:
@@ -115,7 +94,6 @@ def test_filter_search_against_new_solves() -> None:
         losses.append(min(loss, losses[-1]))
     np.testing.assert_allclose(search.losses, losses, rtol=1e-8)
     np.testing.assert_array_equal(search.gating.weights, weights)
-    assert losses[-1] < losses[0]
 
 
 def test_filter_search_with_dependent_features() -> None:
@@ -128,7 +106,6 @@ def test_filter_search_with_dependent_features() -> None:
     search = search_procedures.improve_filters(
         UnitGates(weights, np.zeros(5), always_on=True), X, y, proposals=40, random_state=0
     )
-    assert (np.diff(search.losses) <= 1e-12).all()
     final = fitted.least_squares(X, search.gating.gates(X), y)
     assert search.losses[-1] == pytest.approx(final.loss, rel=1e-8)
     assert search.losses[-1] < search.losses[0]
@@ -146,16 +123,6 @@ def test_one_output_of_alternating_search_is_least_squares() -> None:
     )
 
 
-def test_alternating_search_never_rises() -> None:
-    X, Y = normal(M, D), normal(M, 3, seed=2)
-    gates = hard(5).gates(X)
-    found = search_procedures.alternating_search(X, gates, Y, iterations=30, random_state=0)
-    assert (np.diff(found.losses) <= 1e-12).all()
-    assert found.losses[-1] == pytest.approx(np.mean((Y - found.decision(X, gates)) ** 2))
-    separate = np.mean([fitted.least_squares(X, gates, y).loss for y in Y.T])
-    assert separate <= found.losses[-1] < 1.0  # outputs that share no weights can only do better
-
-
 def test_alternating_search_recovers_a_network() -> None:
     X, gates = normal(M, D), hard(3).gates(normal(M, D))
     Y = (gates * (X @ normal(3, D, seed=5).T)) @ normal(3, 4, seed=6)
@@ -163,8 +130,8 @@ def test_alternating_search_recovers_a_network() -> None:
     assert found.losses[-1] < 1e-6 * found.losses[0]
 
 
-@pytest.mark.parametrize("d", [2, 4, 6])
-def test_parity_correlation(d: int) -> None:
+def test_parity_correlation() -> None:
+    d = 4
     X = cube(d)
     gates = hard(20_000, d).gates(X)
     correlations = (X.prod(axis=1)[:, None] * gates).T @ X / len(X)
@@ -174,72 +141,41 @@ def test_parity_correlation(d: int) -> None:
 
 def test_parity_correlation_falls_by_half_a_bit() -> None:
     """On two bits a hard gate is open on a half of the square, so E[gate x_1] is 0 or 1/2."""
-    values = [parity_correlation(d) for d in range(2, 101, 2)]
+    assert parity_correlation(5) == 0.0  # as of every odd number of bits
+    values = [parity_correlation(d) for d in range(2, 31, 2)]
     assert values[0] == pytest.approx(math.sqrt(1 / 8), rel=1e-14)
+    # arcsin(1 / 2) = pi / 6, so that the sum over the numbers of bits -1 is 2 - 8/3 + 4/3.
+    assert values[1] == pytest.approx(math.sqrt(1 / 96), rel=1e-14)
     ratios = np.array(values[1:]) / values[:-1]
     assert (0.25 < ratios).all()
     assert (ratios < 0.5).all()
-    assert 1e-17 < values[-1] < 1e-15
-
-
-@pytest.mark.parametrize(("d", "k"), [(3, 3), (5, 5), (7, 3), (7, 5)])
-def test_odd_parities_are_orthogonal(d: int, k: int) -> None:
-    """To every gated coordinate, and to every ReLU unit without a bias, whatever its weights."""
-    X = cube(d)
-    parity = X[:, :k].prod(axis=1)
-    weights = normal(50, d)
-    gates = UnitGates(weights, np.zeros(50)).gates(X)
-    np.testing.assert_allclose((parity[:, None] * gates).T @ X, 0.0, atol=1e-12)
-    np.testing.assert_allclose(parity @ np.maximum(X @ weights.T, 0.0), 0.0, atol=1e-12)
-    assert parity_correlation(k) == 0.0
+    assert 1e-17 < parity_correlation(100) < 1e-15
 
 
 def test_sufficient_width_of_hopeless_data() -> None:
     X = sphere(4, 3)
-    for more in (2 * X[:1], np.zeros((1, 3)), -X):  # -X: four pairs in three dimensions
-        with pytest.raises(ValueError, match=r"lambda\(X\) is 0"):
-            theorems_1_and_2.sufficient_width(np.vstack([X, more]))
+    with pytest.raises(ValueError, match=r"lambda\(X\) is 0"):
+        theorems_1_and_2.sufficient_width(np.vstack([X, 2 * X[:1]]))
 
 
 def test_constant_of_lemma_1() -> None:
     """8 as printed, 2 / log(e / 2) = 6.518 by its own inequality."""
     X = sphere(12, 6)
     ratio = np.linalg.norm(X, 2) ** 2 / galu.smallest_eigenvalue(X)
-    printed = theorems_1_and_2.sufficient_width(
-        X, 0.1, constant=theorems_1_and_2.PUBLISHED_CHERNOFF
-    )
-    assert printed == math.ceil(8 * ratio * math.log(120))
-    assert pytest.approx(6.518, abs=1e-3) == theorems_1_and_2.CHERNOFF
-    assert theorems_1_and_2.sufficient_width(X, 0.1) == math.ceil(
-        theorems_1_and_2.CHERNOFF * ratio * math.log(120)
-    )
+    for constant, value in ((theorems_1_and_2.PUBLISHED_CHERNOFF, 8), (CHERNOFF, 6.518)):
+        assert constant == pytest.approx(value, abs=1e-3)
+        width = theorems_1_and_2.sufficient_width(X, 0.1, constant=constant)
+        assert width == math.ceil(constant * ratio * math.log(120))
 
 
-@pytest.mark.parametrize(
-    "constant", [theorems_1_and_2.PUBLISHED_CHERNOFF, theorems_1_and_2.CHERNOFF]
-)
-def test_lemma_1(constant: float) -> None:
-    """At both widths the smallest eigenvalue is half of its mean or more, but for a share delta."""
+def test_lemma_1() -> None:
+    """The smallest eigenvalue is half of its mean or more, but for a share delta of the draws."""
     m, d, delta, draws = 30, 15, 0.05, 20
     X = sphere(m, d)
-    k = theorems_1_and_2.sufficient_width(X, delta, constant=constant)
+    k = theorems_1_and_2.sufficient_width(X, delta, constant=CHERNOFF)
     least = k * galu.smallest_eigenvalue(X) / 2
     failed = [
         np.linalg.eigvalsh(fitted.gated_gram(X, hard(k, d, seed=seed).gates(X)))[0] < least
         for seed in range(draws)
     ]
     assert np.mean(failed) <= delta
-
-
-@pytest.mark.parametrize(("m", "d"), [(400, 200), (200, 40), (400, 20)])
-def test_the_norm_of_uniform_inputs(m: int, d: int) -> None:
-    """||X|| <= 2 sqrt(m/d), of the proof of lemma 2, for m of at least (1 + c) d; not at m = d."""
-    norms = [np.linalg.norm(sphere(m, d, seed=seed), 2) for seed in range(20)]
-    assert max(norms) <= 2 * math.sqrt(m / d)
-
-
-def test_the_norm_of_as_many_uniform_inputs_as_dimensions() -> None:
-    """Slip of lemma 2: a share of the draws that is not exponentially small has a larger norm."""
-    d = 200
-    above = [np.linalg.norm(sphere(d, d, seed=seed), 2) > 2 for seed in range(60)]
-    assert np.mean(above) > 100 * math.exp(-0.05 * d)

@@ -1,9 +1,10 @@
-"""Samples in the plane, and margins by loops."""
+"""Samples in the plane, margins by loops, and a search that shares no code with the oracle."""
 
 import numpy as np
 
 from implicit_bias import infinite_width as wide
 from implicit_bias.base.validation import Array
+from implicit_bias.infinite_width.arrangement import Kinked
 
 GAP = 1e-6
 
@@ -26,3 +27,22 @@ def pair_margins(problem: wide.InfiniteWidthProblem, outputs: Array) -> list[Arr
     y = problem.y.astype(int)
     own = np.array([outputs[n, y[n]] for n in range(len(y))])
     return [np.where(y == k, np.inf, own - outputs[:, k]) for k in range(problem.classes)]
+
+
+def unit(points: Array) -> Array:
+    return np.asarray(points / np.linalg.norm(points, axis=-1, keepdims=True))
+
+
+def attack(function: Kinked, n_directions: int, seed: int = 0) -> float:
+    """Largest ||h|| over random directions, and over random moves from the best and all lines."""
+    rng = np.random.default_rng(seed)
+    points = unit(rng.normal(size=(n_directions, function.rank)))
+    best = points[np.argsort(-function.lengths(points))[:50]]
+    largest = float(function.lengths(best).max())
+    best = np.vstack([best, function.normals])
+    for length in np.geomspace(0.1, 1e-8, 40):
+        moves = length * rng.normal(size=(len(best), 30, function.rank))
+        tries = unit(np.concatenate([best[:, None], best[:, None] + moves], axis=1))
+        values = function.lengths(tries.reshape(-1, function.rank)).reshape(tries.shape[:2])
+        best = tries[np.arange(len(best)), values.argmax(axis=1)]
+    return max(largest, float(function.lengths(best).max()))

@@ -7,12 +7,9 @@ import pytest
 from scipy.optimize import nnls
 
 from implicit_bias.base.validation import Array
-from implicit_bias.infinite_width.arrangement import Kinked, Lines, cell_signs, maximise
+from implicit_bias.infinite_width.arrangement import Kinked, Lines, cell_signs, maximise, scattered
 from implicit_bias.infinite_width.sphere_search import ascend, relax, upper_bound
-
-
-def unit(points: Array) -> Array:
-    return np.asarray(points / np.linalg.norm(points, axis=-1, keepdims=True))
+from infinite_width.samples import attack, unit
 
 
 def some_function(rank: int, K: int, seed: int, n: int = 20) -> Kinked:
@@ -26,31 +23,14 @@ def some_function(rank: int, K: int, seed: int, n: int = 20) -> Kinked:
     return Kinked(rng.normal(size=(K, rank)) * (seed % 3), normals, kinks)
 
 
-def attack(function: Kinked, n_points: int, seed: int) -> float:
-    """Largest ||h|| over random directions, and random moves from the best of them."""
-    rng = np.random.default_rng(seed)
-    points = unit(rng.normal(size=(n_points, function.rank)))
-    best = points[np.argsort(-function.lengths(points))[:20]]
-    for size in np.geomspace(0.1, 1e-8, 40):
-        moves = size * rng.normal(size=(len(best), 30, function.rank))
-        tries = unit(np.concatenate([best[:, None], best[:, None] + moves], axis=1))
-        lengths = function.lengths(tries.reshape(-1, function.rank)).reshape(tries.shape[:2])
-        best = tries[np.arange(len(best)), lengths.argmax(axis=1)]
-    return float(function.lengths(best).max())
-
-
-@pytest.mark.fast(
-    *("0-one-output-rank1", "0-one-output-rank2", "0-one-output-rank3", "0-one-output-rank4"),
-    *("0-three-outputs-rank1", "0-three-outputs-rank2", "0-three-outputs-rank3"),
-    "0-three-outputs-rank4",
+@pytest.mark.parametrize(
+    ("rank", "K", "seed"),
+    [(1, 1, 0), (2, 3, 1), (2, 1, 2), (3, 1, 1), (3, 3, 2), (4, 1, 0), (4, 3, 1)],
 )
-@pytest.mark.parametrize("rank", [1, 2, 3, 4, 5], ids="rank{}".format)
-@pytest.mark.parametrize("K", [1, 3], ids=["one-output", "three-outputs"])
-@pytest.mark.parametrize("seed", range(3))
 def test_oracle_is_not_beaten(rank: int, K: int, seed: int) -> None:
     function = some_function(rank, K, seed, 6 if rank > 3 else 20)
     peaks = maximise(function)
-    found = attack(function, 3000, seed)
+    found = attack(function, 2000, seed)
     assert peaks.values[0] * (1 - 1e-3) <= found <= peaks.upper
     assert peaks.upper <= peaks.values[0] + 1e-8 * function.size
     np.testing.assert_allclose(np.linalg.norm(peaks.points, axis=1), 1.0)
@@ -93,7 +73,7 @@ def test_kinks_that_do_not_span(
     assert maximise(function).values[0] == pytest.approx(largest, rel=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_offset_in_the_span_of_the_kinks_but_for_rounding(seed: int) -> None:
     rng = np.random.default_rng(seed)
     normals = unit(rng.normal(size=(2, 3)))
@@ -103,13 +83,17 @@ def test_offset_in_the_span_of_the_kinks_but_for_rounding(seed: int) -> None:
     assert attack(function, 1000, seed) <= peaks.upper
 
 
-@pytest.mark.parametrize(
-    ("n", "rank", "count"), [(3, 2, 6), (40, 2, 80), (10, 3, 92), (40, 3, 1562), (8, 4, 128)]
-)
+@pytest.mark.parametrize(("n", "rank", "count"), [(40, 2, 80), (10, 3, 92), (8, 4, 128)])
 def test_cells_in_general_position(n: int, rank: int, count: int) -> None:
     signs = cell_signs(np.random.default_rng(n).normal(size=(n, rank)))
     assert len(signs) == count
     assert signs.all()
+
+
+def test_scattered_points_are_apart() -> None:
+    points = np.array([[0.0], [0.4], [1.5], [1.0], [3.0]])
+    np.testing.assert_array_equal(scattered(points, 1.0, 2), [[0.0], [1.5]])
+    np.testing.assert_array_equal(scattered(points, 1.0, 9), [[0.0], [1.5], [3.0]])
 
 
 def test_lines_join_proportional_vectors() -> None:
@@ -121,12 +105,7 @@ def test_lines_join_proportional_vectors() -> None:
     assert lines.sums(np.arange(5.0))[lines.line[[0, 3]]].tolist() == [5.0, 3.0]
 
 
-@pytest.mark.fast(
-    *("0-one-output-rank3", "0-one-output-rank4", "0-three-outputs-rank3", "0-three-outputs-rank4"),
-)
-@pytest.mark.parametrize("rank", [3, 4], ids="rank{}".format)
-@pytest.mark.parametrize("K", [1, 3], ids=["one-output", "three-outputs"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("rank", "K", "seed"), [(3, 1, 1), (3, 3, 0), (4, 1, 2)])
 def test_bounds_of_any_dimension_hold(rank: int, K: int, seed: int) -> None:
     function = some_function(rank, K, seed, 8)
     points, values = ascend(function, unit(np.random.default_rng(seed).normal(size=(500, rank))))
@@ -136,7 +115,7 @@ def test_bounds_of_any_dimension_hold(rank: int, K: int, seed: int) -> None:
     np.testing.assert_allclose(function.lengths(points), values)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_relaxation_is_above_h_and_is_attained_where_it_says(seed: int) -> None:
     function = some_function(6, 1, seed, 15).essential()
     found = relax(function)

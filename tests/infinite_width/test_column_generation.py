@@ -13,8 +13,6 @@ from implicit_bias.infinite_width.arrangement import cell_signs, maximise
 from infinite_width.samples import GAP, pair_margins, planar
 from oracles import check_overlap
 
-ACTIVATIONS: list[wide.Activation] = ["relu", "leaky relu", "absolute value", "linear plus relu"]
-
 
 def over_a_grid(problem: wide.InfiniteWidthProblem, count: int) -> float:
     """Smallest norm over directions of the plane, with those of all kinks, by CVXPY."""
@@ -38,13 +36,16 @@ def over_a_grid(problem: wide.InfiniteWidthProblem, count: int) -> float:
     return float(cp.Problem(cp.Minimize(cost), constraints).solve("CLARABEL"))
 
 
-@pytest.mark.fast(
-    *("signs-relu-hard", "signs-leaky relu-soft", "signs-linear plus relu-soft"),
-    *("three-absolute value-soft", "three-relu-soft"),
+@pytest.mark.parametrize(
+    ("activation", "C", "classes"),
+    [
+        ("relu", np.inf, None),
+        ("leaky relu", 0.7, None),
+        ("linear plus relu", 0.7, None),
+        ("absolute value", 0.7, 3),
+        ("relu", 0.7, 3),
+    ],
 )
-@pytest.mark.parametrize("C", [np.inf, 0.7], ids=["hard", "soft"])
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("classes", [None, 3], ids=["signs", "three"])
 def test_rank_two_against_a_grid_of_directions(
     activation: wide.Activation, C: float, classes: int | None
 ) -> None:
@@ -60,13 +61,17 @@ def test_rank_two_against_a_grid_of_directions(
     assert solution.certificate.upper == pytest.approx(value, rel=tolerance)
 
 
-@pytest.mark.fast("hard-relu", "soft-leaky relu", "soft-slopes")
 @pytest.mark.parametrize(
-    ("activation", "classes"),
-    [*((each, 2) for each in (*ACTIVATIONS, (-0.3, 0.7))), ("relu", 3), ((-0.3, 0.7), 4)],
-    ids=[*map(str, ACTIVATIONS), "slopes", "relu, three classes", "slopes, four classes"],
+    ("activation", "classes", "C"),
+    [
+        ("relu", 2, np.inf),
+        ("leaky relu", 2, 1.0),
+        pytest.param((-0.3, 0.7), 2, 1.0, id="slopes"),
+        pytest.param("absolute value", 2, np.inf, marks=pytest.mark.slow),
+        pytest.param("relu", 3, np.inf, marks=pytest.mark.slow),
+        pytest.param((-0.3, 0.7), 4, 1.0, marks=pytest.mark.slow, id="slopes, four classes"),
+    ],
 )
-@pytest.mark.parametrize("C", [np.inf, 1.0], ids=["hard", "soft"])
 def test_solution_is_what_it_says(activation: wide.Activation, classes: int, C: float) -> None:
     X, y = planar(30 if classes == 2 else 15, 1, classes)
     # Two classes have a linear program, whose vertices are exact; more have an interior point.
@@ -137,20 +142,8 @@ def test_gated_relaxation_over_all_cells_is_lower() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "classes"), [(40, 2), (60, 2), (80, 2), (30, 3), (60, 3), (30, 4)])
-def test_more_samples(n: int, classes: int) -> None:
-    assert wide.max_margin(*planar(n, n, classes)).certificate.gap < GAP
-
-
-@pytest.mark.slow
-def test_five_hundred_samples() -> None:
-    assert wide.max_margin(*clusters(4, 500, 0)).certificate.gap < GAP
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("classes", [2, 3])
-def test_scaling_and_rotation(classes: int) -> None:
-    X, y = planar(12, 4, classes)
+def test_scaling_and_rotation() -> None:
+    X, y = planar(12, 4, 3)
     norm = wide.max_margin(X, y).certificate.upper
     rotation = 7.0 * np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0][:3]
     lifted = wide.max_margin(np.vstack([X, X]) @ rotation, np.append(y, y))
@@ -159,9 +152,9 @@ def test_scaling_and_rotation(classes: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("C", [np.inf, 2.0])
-def test_two_classes_with_two_outputs(C: float) -> None:
+def test_two_classes_with_two_outputs() -> None:
     """The optimum is that of one output over the root of 2."""
+    C = 2.0
     X, y = planar(8, 3)
     with pytest.raises(ValueError, match="0 .. 1"):
         wide.max_margin(X, y, C, classes=2)
@@ -170,16 +163,6 @@ def test_two_classes_with_two_outputs(C: float) -> None:
     assert found.lower <= binary.upper * np.sqrt(0.5)
     assert found.upper >= binary.lower * np.sqrt(0.5)
     assert found.gap < GAP
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("low", "high"), [(0.05, 1.0), (1.0, 1e6), (1e6, np.inf)])
-def test_soft_margin_rises_to_the_hard_one(low: float, high: float) -> None:
-    X, y = planar(25, 5)
-    first, second = wide.max_margin(X, y, low).certificate, wide.max_margin(X, y, high).certificate
-    assert first.lower <= second.upper
-    if low == 1e6:
-        assert first.upper == pytest.approx(second.upper, rel=1e-5)
 
 
 @pytest.mark.slow
@@ -254,19 +237,16 @@ def test_time_ends_a_solve_with_the_bounds_so_far() -> None:
     assert stopped.status is Status.TIME_LIMIT
     assert 0 < stopped.certificate.lower <= stopped.certificate.upper
     assert len(stopped.history) == 1
-    with pytest.raises(ValueError, match="max_seconds"):
-        wide.max_margin(X, y, max_seconds=0)
 
 
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
         ({"C": 0.0}, "C must"),
-        ({"activation": (0.0, 1e200)}, "slopes"),
         ({"activation": "tanh"}, "activation"),
         ({"start": [[1.0, 2.0]]}, "start"),
-        ({"X": np.zeros((2, 0))}, "no columns"),
         ({"y": [1, -2]}, "labels"),
+        ({"max_seconds": 0}, "max_seconds"),
     ],
 )
 def test_bad_input(changes: dict[str, object], word: str) -> None:

@@ -13,19 +13,13 @@ from implicit_bias.infinite_width.arrangement import maximise
 from infinite_width.samples import GAP, pair_margins
 from oracles import fractions
 
-CHECKERBOARD = np.array([[1, i, j] for i in range(4) for j in range(4)])
-
 
 @pytest.mark.parametrize(
     ("X", "y"),
     [
-        ([[1, 2], [1, 2], [1, 3]], [1, -1, 1]),
         ([[1, 2], [2, 4], [1, 3]], [1, -1, 1]),
         ([[0, 0], [2, 4], [1, 3]], [1, -1, 1]),
-        ([[1, 1], [-1, -1], [1, 1], [1, 0]], [1, 1, -1, -1]),
-        ([[1, 2], [1, 2], [1, 3]], [0, 2, 1]),
         ([[1, 2], [2, 4], [1, 3]], [0, 1, 2]),
-        ([[0, 0], [2, 4], [1, 3]], [0, 1, 2]),
         ([[1, 1], [-1, -1], [1, 1], [1, 0]], [0, 0, 1, 2]),
     ],
 )
@@ -42,33 +36,21 @@ def test_data_that_no_network_separates(X: list[list[float]], y: list[int]) -> N
     assert soft.status is Status.OPTIMAL
 
 
-@pytest.mark.fast(
-    *("rank 1", "opposite inputs", "one sample", "equal samples", "rank 2 in 3 inputs"),
-    "three classes",
-)
 @pytest.mark.parametrize(
     ("X", "y"),
     [
         ([[1, 1], [-2, -2], [3, 3]], [1, -1, 1]),
         ([[1, 1], [-1, -1], [1, 0], [-1, 0]], [1, 1, -1, -1]),
-        ([[1, 1]], [-1]),
         (np.ones((5, 3)), [1] * 5),
         ([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [1, 0, 1]], [1, -1, 1, -1, 1]),
-        (CHECKERBOARD, np.prod(1 - 2 * (CHECKERBOARD[:, 1:] % 2), axis=1)),
         ([[1, 1], [-2, -2], [3, 3], [0, 1]], [0, 1, 0, 2]),
-        ([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0]], [0, 1, 2, 0]),
-        (np.repeat([[1.0, 0], [0, 1], [1, 1]], 3, axis=0), np.repeat([0, 1, 2], 3)),
     ],
     ids=[
         "rank 1",
         "opposite inputs",
-        "one sample",
         "equal samples",
         "rank 2 in 3 inputs",
-        "checkerboard",
         "three classes",
-        "three classes of rank 2",
-        "three classes, equal samples",
     ],
 )
 def test_degenerate_positions(X: ArrayLike, y: ArrayLike) -> None:
@@ -118,10 +100,9 @@ def test_closed_form_of_one_sample() -> None:
             {Status.NEARLY_INSEPARABLE},
         ),
         ([[1e-8], [-1.0]], "relu", 1e8 + 1, {Status.OPTIMAL}),
-        ([[1, 1e-9], [1, -1e-9]], (1.0, 1.0), 1e9, {Status.OPTIMAL, Status.NUMERICAL_TROUBLE}),
         ([[0.1, 0.3], [0.3, 0.9]], "relu", np.inf, {Status.NEARLY_INSEPARABLE}),
     ],
-    ids=["angle", "shift", "integers", "small", "linear", "nearly proportional"],
+    ids=["angle", "shift", "integers", "small", "nearly proportional"],
 )
 def test_nearly_inseparable_data_are_not_called_inseparable(
     X: list[list[float]],
@@ -140,9 +121,9 @@ def test_nearly_inseparable_data_are_not_called_inseparable(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("apart", [1e-9, 1e-11])
-def test_opposite_labels_so_near_that_rounding_decides(apart: float) -> None:
+def test_opposite_labels_so_near_that_rounding_decides() -> None:
     """A solve ends early, says how much is hidden, and that is most of the gap."""
+    apart = 1e-9
     X = [[1.0, 0.3], [1.0, 0.3 + apart], [1.0, 0.3 + 2 * apart]]
     solution = wide.max_margin(X, [1, -1, 1])
     certificate = solution.certificate
@@ -163,8 +144,7 @@ def test_opposite_labels_so_near_that_rounding_decides(apart: float) -> None:
     assert (h**2 <= (directions**2).sum(axis=1) * (1 + Fraction(1, 10**12))).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(2))
 def test_inputs_on_one_axis_of_very_different_sizes(seed: int) -> None:
     """The smallest input on each side decides."""
     rng = np.random.default_rng(seed)
@@ -176,8 +156,7 @@ def test_inputs_on_one_axis_of_very_different_sizes(seed: int) -> None:
     assert certificate.gap < GAP
 
 
-@pytest.mark.fast("0", "4")
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 4])
 def test_two_inputs_of_nearly_one_direction(seed: int) -> None:
     """Each unit is orthogonal to the other input: norm (|x| + |z|) / |x cross z|."""
     rng = np.random.default_rng(seed)
@@ -196,19 +175,3 @@ def test_two_inputs_of_nearly_one_direction(seed: int) -> None:
 def test_inputs_that_ask_for_other_features_are_refused(X: list[list[float]]) -> None:
     with pytest.raises(ValueError, match="append a constant"):
         wide.max_margin(X, [1, -1])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("activation", ["relu", "leaky relu", "linear plus relu", (1.0, 1.0)])
-def test_what_antipodes_leave_is_a_linear_problem(activation: wide.Activation) -> None:
-    """Opposite inputs of opposite labels let nothing but linear functions through."""
-    half = np.array([[1.0, 0], [0, 1], [3, 3]])
-    X = np.vstack([half, -half])
-    for labels, separable in (([1.0, 1, 1], True), ([1.0, 1, -1], False)):
-        y = np.append(labels, np.negative(labels))
-        solution = wide.max_margin(X, y, activation=activation)
-        assert (solution.status is Status.OPTIMAL) == separable
-        assert (solution.status is Status.NOT_SEPARABLE) != separable
-        if not separable:
-            assert solution.certificate.lower == np.inf
-            assert solution.problem.dual_function(solution.alpha).size < 1e-12

@@ -19,7 +19,7 @@ from implicit_bias.interpolation.certificate import (
 )
 from implicit_bias.interpolation.equations import sort_equations
 from implicit_bias.interpolation.problem import InterpolationProblem, interpolation_problem
-from implicit_bias.norms import L1, GroupNorm, LInf, Lp, MaxOverGroups, Norm, Nuclear, Spectral
+from implicit_bias.norms import L1, GroupNorm, MaxOverGroups, Norm, Nuclear
 from implicit_bias.problem.gating import dense
 
 
@@ -45,9 +45,10 @@ def exact_dual_vectors(problem: InterpolationProblem, alpha: Array) -> dict[Any,
     return found
 
 
-@pytest.mark.parametrize("seed", [0, 20, 36])
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("norm", ["l1", "linf"])
+@pytest.mark.parametrize(
+    ("norm", "intercept", "seed"),
+    [("l1", False, 0), ("linf", True, 20), ("l1", True, 36), ("linf", False, 36)],
+)
 def test_lower_bounds_hold_as_real_numbers(norm: str, intercept: bool, seed: int) -> None:
     """For any alpha: exactly <alpha, Y> / Omega_*(V), less what is relaxed, rounded down."""
     problem = drawn(norm, intercept, seed)
@@ -70,9 +71,8 @@ def test_lower_bounds_hold_as_real_numbers(norm: str, intercept: bool, seed: int
     assert found >= float(total / dual) * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_multipliers_are_balanced_exactly(seed: int) -> None:
-    alpha = normal(50, 3, seed=seed) * 10.0 ** (5 * normal(50, 3, seed=seed + 50))
+def test_multipliers_are_balanced_exactly() -> None:
+    alpha = normal(50, 3) * 10.0 ** (5 * normal(50, 3, seed=50))
     found = summing_to_0(alpha)
     for k in range(3):
         assert sum(Fraction(value) for value in found[:, k]) == 0
@@ -82,8 +82,7 @@ def test_multipliers_are_balanced_exactly(seed: int) -> None:
         assert (np.sort(moved)[:-1] <= unit).all()
 
 
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("seed", [0, 8, 16])
+@pytest.mark.parametrize(("seed", "intercept"), [(0, True), (16, False)])
 def test_residuals_are_enclosed(seed: int, intercept: bool) -> None:
     problem = drawn("l2", intercept, seed)
     coef = normal(2, 9, seed=seed + 5).reshape(2, 3, 3) * 10.0 ** (seed - 8)
@@ -100,15 +99,10 @@ def test_residuals_are_enclosed(seed: int, intercept: bool) -> None:
         assert found.radius[n, k] <= 1e-14 * (abs(problem.Y[n, k]) + abs(float(f)) + 1)
 
 
-@pytest.mark.parametrize("size", [0.0, 1e-6, 1.0])
 @pytest.mark.parametrize(
-    ("norm", "intercept"),
-    [("l1", True), ("l2", False), ("linf", True), (Lp(3), False), (Nuclear(), True)],
-    ids=str,
+    ("norm", "intercept"), [("l1", True), ("linf", False), (Nuclear(), True)], ids=str
 )
-def test_upper_bounds_hold_of_coefficients_that_miss(
-    norm: Any, intercept: bool, size: float
-) -> None:
+def test_upper_bounds_hold_of_coefficients_that_miss(norm: Any, intercept: bool) -> None:
     """Coefficients moved off the equations: the bound is of an interpolating point nevertheless."""
     X = normal(5, 9)
     Y = normal(5, 2, seed=1)
@@ -117,11 +111,12 @@ def test_upper_bounds_hold_of_coefficients_that_miss(
     equations = sort_equations(problem)
     offsets = np.asarray(optimum.intercept) * np.ones(2)
     # Smaller coefficients, whose own norm is no bound.
-    coef = optimum.coef * (1 - size)
-    rest = residuals(problem, coef, offsets)
-    upper = upper_bound(problem, equations, coef, rest)
-    assert upper >= optimum.lower
-    assert upper <= optimum.upper * (1 + 1e-9 + 300 * size)
+    for size in (0.0, 1e-6, 1.0):
+        coef = optimum.coef * (1 - size)
+        rest = residuals(problem, coef, offsets)
+        upper = upper_bound(problem, equations, coef, rest)
+        assert upper >= optimum.lower
+        assert upper <= optimum.upper * (1 + 1e-9 + 300 * size)
 
 
 def test_exact_residuals_of_0_cost_nothing() -> None:
@@ -165,14 +160,7 @@ def test_what_overflows_bounds_nothing(size: float) -> None:
 
 @pytest.mark.parametrize(
     "norm",
-    [
-        L1(),
-        LInf(),
-        Nuclear(),
-        Spectral(),
-        GroupNorm(np.array([0, 1, 1])),
-        MaxOverGroups(L1(), np.array([0, 0, 1])),
-    ],
+    [L1(), Nuclear(), GroupNorm(np.array([0, 1, 1])), MaxOverGroups(L1(), np.array([0, 0, 1]))],
     ids=lambda norm: type(norm).__name__,
 )
 def test_norms_are_bounded_by_the_euclidean_one(norm: Norm) -> None:
@@ -183,15 +171,14 @@ def test_norms_are_bounded_by_the_euclidean_one(norm: Norm) -> None:
         assert norm.value(delta) <= constant * np.linalg.norm(delta)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_multipliers_that_an_offset_does_not_see_bound_nothing(seed: int) -> None:
+def test_multipliers_that_an_offset_does_not_see_bound_nothing() -> None:
     """With an intercept any multipliers are balanced first: large values alone prove nothing."""
-    X = normal(4, 6, seed=seed)
-    y = 1e6 + normal(4, 1, seed=seed + 10)[:, 0]
+    X = normal(4, 6)
+    y = 1e6 + normal(4, 1, seed=10)[:, 0]
     optimum = min_norm(X, y, intercept=True)
     problem = interpolation_problem(X, y, "l2", None, None, True)
-    for alpha in (np.eye(4)[:, :1], np.abs(normal(4, 1, seed=seed + 20)), optimum.alpha[:, None]):
+    for alpha in (np.eye(4)[:, :1], np.abs(normal(4, 1, seed=20)), optimum.alpha[:, None]):
         assert lower_bound(problem, alpha) <= optimum.upper
     # A little out of balance, a bound near the optimum is left.
-    nearly = optimum.alpha[:, None] + 1e-13 * normal(4, 1, seed=seed + 30)
+    nearly = optimum.alpha[:, None] + 1e-13 * normal(4, 1, seed=30)
     assert lower_bound(problem, nearly) >= optimum.lower * (1 - 1e-5)

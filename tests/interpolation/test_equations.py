@@ -1,5 +1,6 @@
 """Equations that follow from others, or contradict them: proofs, in rational numbers."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -36,8 +37,7 @@ def check_proof(found: Interpolant, X: Array, gates: Array, Y: Array, intercept:
     assert np.isinf(found.upper)
 
 
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("norm", ["l1", "l2", "linf", "nuclear"])
+@pytest.mark.parametrize(("norm", "intercept"), [("l1", True), ("nuclear", False)])
 def test_equal_samples_with_other_values(norm: str, intercept: bool) -> None:
     X = normal(5, 8)
     X[3] = X[1]
@@ -107,8 +107,7 @@ def test_noise_on_more_samples_than_features(D: int) -> None:
         assert left[0] > 1e-6
 
 
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("D", [5, 80])
+@pytest.mark.parametrize(("D", "intercept"), [(5, True), (80, False)])
 def test_values_that_fit_up_to_rounding(D: int, intercept: bool) -> None:
     X = normal(D + 30, D)
     truth = normal(D, 1, seed=1)
@@ -125,10 +124,9 @@ def test_values_that_fit_up_to_rounding(D: int, intercept: bool) -> None:
     assert found.upper >= np.abs(truth).sum() * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("D", [1, 2])
-def test_a_line_with_an_offset_is_consistent(D: int) -> None:
+def test_a_line_with_an_offset_is_consistent() -> None:
     """Features alone are dependent in more ways than those that an offset leaves."""
-    X = np.outer([1.0, 2.0, 3.0, 5.0], np.arange(1.0, D + 1))
+    X = np.outer([1.0, 2.0, 3.0, 5.0], [1.0, 2.0])
     Y = np.array([[3.0], [5.0], [7.0], [11.0]])
     found = min_norm(X, Y[:, 0], intercept=True)
     assert found.status is OPTIMAL
@@ -138,15 +136,6 @@ def test_a_line_with_an_offset_is_consistent(D: int) -> None:
     found = min_norm(X, Y[:, 0], intercept=True)
     assert found.status is INCONSISTENT
     check_proof(found, X, np.ones((4, 1)), Y, True)
-
-
-def test_integers_that_fit_exactly_need_no_slack() -> None:
-    X = np.round(3 * normal(20, 5))
-    truth = np.array([1.0, -2.0, 0.0, 3.0, 0.0])
-    found = min_norm(X, X @ truth, "l1")
-    assert found.status is OPTIMAL
-    assert found.slack == 0
-    assert found.lower <= 6.0 <= found.upper
 
 
 def test_dependence_that_float64_does_not_hold() -> None:
@@ -161,11 +150,10 @@ def test_dependence_that_float64_does_not_hold() -> None:
     assert found.status is WITHIN_SLACK
 
 
-@pytest.mark.parametrize("K", [1, 2])
-@pytest.mark.parametrize("N", [4, 30])
-def test_the_right_inverse_bounds_the_smallest_singular_value(N: int, K: int) -> None:
+def test_the_right_inverse_bounds_the_smallest_singular_value() -> None:
+    N = 30
     X = normal(N, 40)
-    problem = interpolation_problem(X, normal(N, K, seed=1), "l2", None, None, False)
+    problem = interpolation_problem(X, normal(N, 2, seed=1), "l2", None, None, False)
     equations = sort_equations(problem)
     smallest = np.linalg.svd(equations.inverse.A, compute_uv=False)[-1]
     bound = 1.0 / equations.inverse.norm(40)
@@ -176,8 +164,6 @@ def test_the_right_inverse_bounds_the_smallest_singular_value(N: int, K: int) ->
 
 @pytest.mark.parametrize("change", ["B", "rank"])
 def test_a_wrong_inverse_proves_nothing(change: str) -> None:
-    from dataclasses import replace
-
     X = normal(4, 6)
     problem = interpolation_problem(X, normal(4, 1, seed=1), "l2", None, None, False)
     inverse = sort_equations(problem).inverse

@@ -1,8 +1,6 @@
 """The smallest norm that interpolates: against CVXPY, closed forms, brute force and training."""
 
 import itertools
-import math
-import pickle
 from fractions import Fraction
 from typing import Any
 
@@ -118,8 +116,8 @@ def check(found: Interpolant, X: Array, gates: Array, Y: Array, gap: float = GAP
     ("name", "K", "intercept"),
     [
         *((name, 3, True) for name in NORMS),
-        *((name, 1, False) for name in ("l1", "l2", "linf", "l3", "spectral", "l2 in groups")),
-        *((name, 3, False) for name in ("nuclear", "largest spectral of groups")),
+        *((name, 1, False) for name in ("l1", "l2", "linf", "l3")),
+        ("largest spectral of groups", 3, False),
     ],
 )
 def test_linear_models_agree_with_clarabel(name: str, K: int, intercept: bool) -> None:
@@ -134,8 +132,9 @@ def test_linear_models_agree_with_clarabel(name: str, K: int, intercept: bool) -
 @pytest.mark.parametrize(
     ("norm", "groups"),
     [
-        *((norm, [0, 1, 1, 2]) for norm in ("l1", "l2", "linf", "nuclear")),
-        *((norm, None) for norm in ("l1", "nuclear")),
+        ("l2", [0, 1, 1, 2]),
+        ("nuclear", [0, 1, 1, 2]),
+        ("l1", None),
         (GroupNorm(np.array([0, 1, 1, 2]), apart=True), None),
     ],
     ids=str,
@@ -154,16 +153,11 @@ def test_gated_models_agree_with_clarabel(norm: Any, groups: Any) -> None:
     assert found.upper == pytest.approx(expected, rel=CLARABEL)
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2", "linf", Lp(1.5), Lp(3)], ids=str)
-def test_many_samples(norm: Any) -> None:
-    X = normal(200, 400)
-    y = normal(200, 1, seed=1)
-    found = min_norm(X, y[:, 0], norm)
-    check(found, X, np.ones((200, 1)), y)
-
-
-@pytest.mark.parametrize("over", [SumOverGroups, MaxOverGroups])
-@pytest.mark.parametrize("inner", [L2(), Nuclear(), Spectral()], ids=str)
+@pytest.mark.parametrize(
+    ("inner", "over"),
+    [(L2(), SumOverGroups), (Nuclear(), MaxOverGroups), (Spectral(), SumOverGroups)],
+    ids=str,
+)
 def test_groups_of_more_columns_than_samples(inner: Any, over: Any) -> None:
     """Of which a method sees as many columns as there are samples."""
     X = normal(4, 13)
@@ -175,31 +169,10 @@ def test_groups_of_more_columns_than_samples(inner: Any, over: Any) -> None:
     assert found.upper == pytest.approx(expected, rel=CLARABEL)
 
 
-def test_gated_networks_of_many_inputs() -> None:
-    X = normal(8, 12)
-    gating = UnitGates.random(X, 3, random_state=0)
-    gates = np.asarray(gating.gates(X))
-    Y = normal(8, 2, seed=1)
-    found = min_norm(X, Y, gates=gating, groups=gating.groups)
-    check(found, X, gates, Y)
-    expected = clarabel_optimum(X, gates, Y, GroupNorm(gating.groups))
-    assert found.upper == pytest.approx(expected, rel=CLARABEL)
-
-
 # --- closed forms ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NORMS)
-def test_one_sample_has_the_value_over_the_dual_norm(name: str) -> None:
-    x = normal(1, 12)
-    found = min_norm(x, [-3.0], NORMS[name])
-    optimum = 3.0 / NORMS[name].dual(x[None])
-    assert found.lower <= optimum * (1 + 1e-12)
-    assert found.upper >= optimum * (1 - 1e-12)
-    assert found.gap < GAP
-
-
-@pytest.mark.parametrize("norm", ["l2", "spectral", "nuclear", Schatten(3)], ids=str)
+@pytest.mark.parametrize("norm", ["spectral", Schatten(3)], ids=str)
 def test_norms_of_singular_values_have_the_pseudo_inverse(norm: Any) -> None:
     X = normal(6, 10)
     Y = normal(6, 3, seed=1)
@@ -208,17 +181,7 @@ def test_norms_of_singular_values_have_the_pseudo_inverse(norm: Any) -> None:
     assert found.gap < 1e-12
 
 
-def test_intercept_is_a_feature_that_costs_nothing() -> None:
-    X = normal(6, 10)
-    y = normal(6, 1, seed=1)[:, 0]
-    found = min_norm(X, y, intercept=True)
-    # The penalty of an appended constant c is that of b / c: none as c grows.
-    whole = np.linalg.pinv(np.column_stack([X, np.full(6, 1e5)])) @ y
-    np.testing.assert_allclose(found.coef[0], whole[:-1], rtol=1e-6, atol=1e-8)
-    assert found.intercept == pytest.approx(whole[-1] * 1e5, rel=1e-6)
-
-
-@pytest.mark.parametrize("norm", ["l1", "linf", "l2", "nuclear"])
+@pytest.mark.parametrize("norm", ["linf", "nuclear"])
 def test_scales_of_inputs_and_values(norm: str) -> None:
     X = normal(5, 8)
     Y = normal(5, 2, seed=1)
@@ -260,15 +223,6 @@ def test_entries_that_are_needed_are_not_set_to_0() -> None:
     np.testing.assert_array_equal(cleaned(system, rough, np.arange(3)[None]).zeta, system.Y.T)
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2", "linf", Lp(3)], ids=str)
-def test_nearly_dependent_samples(norm: Any) -> None:
-    """Rows of a Hilbert matrix, whose condition number is 1e9: the bounds still meet."""
-    X = 1.0 / (np.arange(7)[:, None] + np.arange(12) + 1.0)
-    found = min_norm(X, np.arange(7.0), norm)
-    assert found.status is OPTIMAL
-    assert found.slack == 0
-
-
 # --- brute force in rational numbers -----------------------------------------------------------
 
 
@@ -305,37 +259,15 @@ def exact_l1(X: Array, y: Array) -> Fraction:
     return min(best)
 
 
-def exact_linf(X: Array, y: Array) -> Fraction:
-    """Return the least l_inf norm: N - 1 entries free, all others at +t or -t."""
-    N, D = X.shape
-    A = rational(X)
-    b = [Fraction(float(value)) for value in y]
-    best = []
-    for free in itertools.combinations(range(D), N - 1):
-        others = [j for j in range(D) if j not in free]
-        for signs in itertools.product((1, -1), repeat=len(others)):
-            system = []
-            for row in A:
-                at_t = sum(s * row[j] for s, j in zip(signs, others, strict=True))
-                system.append([*(row[j] for j in free), at_t])
-            w = solved(system, b)
-            if w is not None and all(abs(value) <= abs(w[-1]) for value in w[:-1]):
-                best.append(abs(w[-1]))
-    return min(best)
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize(("norm", "exact"), [("l1", exact_l1), ("linf", exact_linf)])
-def test_bounds_hold_of_exact_optima(norm: str, exact: Any, seed: int) -> None:
-    X = normal(3, 6, seed=seed)
-    y = normal(3, 1, seed=seed + 100)[:, 0]
-    if seed % 2:  # degenerate: few digits, many ties
-        X = np.round(X)
+@pytest.mark.parametrize("degenerate", [False, True])
+def test_bounds_hold_of_exact_optima(degenerate: bool) -> None:
+    X = normal(3, 6)
+    y = normal(3, 1, seed=100)[:, 0]
+    if degenerate:  # few digits, many ties
+        X = np.round(2 * X)
         y = np.round(2 * y)
-    found = min_norm(X, y, norm)
-    if found.status is InterpolationStatus.INCONSISTENT:
-        pytest.fail("the drawn samples are independent")
-    optimum = exact(X, y)
+    found = min_norm(X, y, "l1")
+    optimum = exact_l1(X, y)
     assert Fraction(found.lower) <= optimum <= Fraction(found.upper)
     assert found.gap < GAP
 
@@ -343,75 +275,20 @@ def test_bounds_hold_of_exact_optima(norm: str, exact: Any, seed: int) -> None:
 # --- where training converges to ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("p", "steps"), [(2.0, 3000), (1.5, 6000), (3.0, 20000)])
-def test_mirror_descent_converges_to_the_lp_solution(p: float, steps: int) -> None:
+def test_mirror_descent_converges_to_the_lp_solution() -> None:
     """Gunasekar et al. (2018), theorem 1, from 0 with the potential |w|^p / p."""
     X = normal(4, 9)
     y = normal(4, 1, seed=1)[:, 0]
+    p = 1.5
     q = p / (p - 1)
     dual = np.zeros(9)
     rate = 0.02
-    for _ in range(steps):
+    for _ in range(6000):
         w = np.sign(dual) * np.abs(dual) ** (q - 1)
         dual -= rate * X.T @ (X @ w - y)
     w = np.sign(dual) * np.abs(dual) ** (q - 1)
     np.testing.assert_allclose(X @ w, y, atol=1e-6)
     np.testing.assert_allclose(w, min_norm(X, y, Lp(p)).coef[0], atol=1e-4)
-
-
-def hyperbolic_entropy_solution(X: Array, y: Array, alpha: float) -> Array:
-    """Argmin Q_alpha, by Newton's method on the dual, its scale shrunk from a large one.
-
-    Q_alpha(w) = alpha^2 sum q(w_i / alpha^2), q(z) = 2 - sqrt(4 + z^2) + z asinh(z / 2), so that
-    q' = asinh(z / 2) and w = 2 alpha^2 sinh(X' nu) (Woodworth et al. 2020, theorem 1).
-    """
-    nu = np.zeros(len(y))
-    scales = np.geomspace(10.0, alpha, 1 + max(1, math.ceil(4 * abs(math.log10(alpha / 10.0)))))
-    for scale in scales:
-        for _ in range(200):
-            slope = X.T @ nu
-            rest = y - 2 * scale**2 * X @ np.sinh(slope)
-            step = np.linalg.solve((2 * scale**2 * np.cosh(slope) * X) @ X.T, rest)
-            # Damped, so that no sinh grows by more than a factor of e.
-            step *= min(1.0, 1.0 / np.abs(X.T @ step).max())
-            nu = nu + step
-            if np.abs(rest).max() < 1e-12:
-                break
-    return np.asarray(2 * alpha**2 * np.sinh(X.T @ nu))
-
-
-def test_diagonal_networks_are_between_the_l1_and_the_l2_solution() -> None:
-    X = normal(8, 20)
-    y = normal(8, 1, seed=1)[:, 0]
-    l1 = min_norm(X, y, "l1")
-    l2 = min_norm(X, y, "l2")
-    excess = []
-    for alpha in (1e-1, 1e-4, 1e-8):
-        w = hyperbolic_entropy_solution(X, y, alpha)
-        np.testing.assert_allclose(X @ w, y, atol=1e-9)
-        excess.append(np.abs(w).sum() / l1.lower - 1)
-    assert (np.array(excess) > 0).all()
-    assert excess[0] > excess[1] > excess[2]
-    assert excess[2] < 0.02
-    w = hyperbolic_entropy_solution(X, y, 100.0)
-    np.testing.assert_allclose(w, l2.coef[0], atol=1e-6)
-
-
-@pytest.mark.parametrize("alpha", [0.1, 1.0])
-def test_gradient_descent_on_a_diagonal_network_ends_at_the_minimizer_of_q(alpha: float) -> None:
-    X = normal(4, 9)
-    y = normal(4, 1, seed=1)[:, 0]
-    u = np.full(9, alpha)
-    v = np.full(9, alpha)
-    rate = 0.002 / (1 + alpha**2)
-    for _ in range(20_000):
-        slope = X.T @ (X @ (u * u - v * v) - y)
-        u, v = u - 2 * rate * u * slope, v + 2 * rate * v * slope
-    w = u * u - v * v
-    np.testing.assert_allclose(X @ w, y, atol=1e-5)
-    np.testing.assert_allclose(w, hyperbolic_entropy_solution(X, y, alpha), atol=5e-3)
-    assert np.abs(w).sum() >= min_norm(X, y, "l1").lower
-    assert np.linalg.norm(w) >= min_norm(X, y, "l2").lower
 
 
 # --- what callers do -----------------------------------------------------------------------------
@@ -449,14 +326,6 @@ def test_values_without_a_spread_have_the_norm_0() -> None:
         assert found.status is OPTIMAL
         assert found.lower == found.upper == found.gap == found.residual == 0
         assert not found.coef.any()
-
-
-def test_an_answer_shows_itself_and_can_be_pickled() -> None:
-    found = min_norm(normal(3, 5), [1.0, 2.0, 3.0], "l1")
-    assert "OPTIMAL" in repr(found)
-    again = pickle.loads(pickle.dumps(found))
-    np.testing.assert_array_equal(again.coef, found.coef)
-    assert again.status is found.status
 
 
 def test_a_time_limit_leaves_valid_bounds() -> None:
@@ -502,17 +371,12 @@ def test_custom_norms_go_to_clarabel() -> None:
     [
         (([[np.nan]], [1.0]), {}, ValueError, "NaN"),
         (([[1.0]], [1.0, 2.0]), {}, ValueError, "one row"),
-        ((np.zeros((0, 2)), []), {}, ValueError, "no samples"),
         (([[1.0]], [[[1.0]]]), {}, ValueError, "axes"),
-        (([[1.0]], ["a"]), {}, ValueError, "numeric"),
         (([[1.0]], [1.0], "l7"), {}, ValueError, "norm"),
-        (([[1.0]], [1.0], 3), {}, TypeError, "norm"),
         (([[1.0, 2.0]], [1.0]), {"groups": [0]}, ValueError, "groups"),
         (([[1.0, 2.0]], [1.0]), {"gates": [[1.0], [1.0]]}, ValueError, "gates"),
-        (([[1.0, 2.0]], [1.0]), {"gates": [[1.0, 0.0]], "groups": [0]}, ValueError, "groups"),
         (([[1.0]], [1.0]), {"intercept": "no"}, TypeError, "intercept"),
         (([[1.0]], [1.0]), {"tol": 0}, ValueError, "tol"),
-        (([[1.0]], [1.0]), {"max_seconds": -1}, ValueError, "max_seconds"),
         (([[1e-200]], [1.0]), {}, ValueError, "underflow"),
     ],
 )

@@ -56,22 +56,16 @@ def test_gradient_flow_is_the_solution_of_its_equation() -> None:
     exact = solve_ivp(lambda _, r: -gram @ r, (0, 2.0), start, t_eval=times, rtol=1e-10, atol=1e-12)
     found = galu.flow_losses(gram, start, times=times)
     np.testing.assert_allclose(found, (exact.y**2).mean(axis=0), rtol=1e-7)
-    steps = np.array([0, 30000, 200000])
-    descent = galu.predicted_losses(gram, start, step_size=1e-5, steps=steps)
-    np.testing.assert_allclose(descent, found, rtol=1e-4)
 
 
 def test_bad_use_is_refused() -> None:
     gram = np.eye(3)
     start = np.ones(3)
-    times = np.arange(3.0)
     with pytest.raises(ValueError, match="no rows"):
         galu.smallest_eigenvalue(np.zeros((0, 3)))
     with pytest.raises(ValueError, match="symmetric"):
         galu.modes(np.triu(np.ones((3, 3))), start)
-    with pytest.raises(ValueError, match="residual"):
-        galu.flow_losses(gram, start[:2], times=times)
     with pytest.raises(ValueError, match="times"):
-        galu.flow_losses(gram, start, times=-times)
+        galu.flow_losses(gram, start, times=-np.arange(3.0))
     with pytest.raises(ValueError, match="step_size"):
         galu.predicted_losses(gram, start, step_size=2.1, steps=np.arange(3))

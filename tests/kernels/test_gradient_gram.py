@@ -17,7 +17,6 @@ from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     Activation,
     correlations,
-    eigenvalues,
     finite_gram,
     gaussian_weights,
     infinite_gram,
@@ -56,20 +55,14 @@ def test_gram_is_that_of_the_gradients(phi: Activation) -> None:
     np.testing.assert_allclose(finite_gram(X, phi, W), plain, atol=TIGHT)
 
 
-@pytest.mark.parametrize("name", ["relu", "tanh"])
-def test_blocks_of_weights_are_one_network(name: str) -> None:
+def test_blocks_of_weights_are_one_network() -> None:
     X = sphere(6, 3)
-    phi = ACTIVATIONS[name]
     W = torch.cat(list(gaussian_weights(40, 3)))
-    parts = torch.split(W, 9)
     readouts = torch.linspace(-2, 2, 40, dtype=torch.float64)
-    all_options: list[dict[str, Any]] = [
-        {"readouts": readouts},
-        {"biases": readouts / 3, "train_readouts": True},
-    ]
-    for options in all_options:
-        gram = finite_gram(X, phi, [W], **options)
-        np.testing.assert_allclose(finite_gram(X, phi, parts, **options), gram, atol=TIGHT)
+    options: Any = {"readouts": readouts, "biases": readouts / 3, "train_readouts": True}
+    gram = finite_gram(X, SINE, [W], **options)
+    parts = finite_gram(X, SINE, torch.split(W, 9), **options)
+    np.testing.assert_allclose(parts, gram, atol=TIGHT)
 
 
 def test_blocks_hold_few_gates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,22 +96,25 @@ def test_gram_where_no_gradients_are_recorded() -> None:
         np.testing.assert_array_equal(finite_gram(X, SINE, gaussian_weights(8, 2)), expected)
 
 
-def test_networks_that_do_not_fit_are_refused() -> None:
+def test_bad_use_is_refused() -> None:
     X = sphere(4, 3)
     W = drawn(8, 3)
     with pytest.raises(ValueError, match="no units"):
         finite_gram(X, SINE, [])
     with pytest.raises(ValueError, match="features"):
         finite_gram(X, SINE, [W[:, :2]])
-    for wrong in (np.ones(7), np.ones(9)):
-        with pytest.raises(ValueError, match="readouts"):
-            finite_gram(X, SINE, [W], readouts=wrong)
+    with pytest.raises(ValueError, match="readouts"):
+        finite_gram(X, SINE, [W], readouts=np.ones(9))
+    with pytest.raises(ValueError, match="normalise"):
+        infinite_gram(2 * X, SINE)
+    with pytest.raises(ValueError, match="direction"):
+        normalise(0 * X)
 
 
 # --- infinite width ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["relu", "selu", "elu", "swish", "tanh"])
+@pytest.mark.parametrize("name", ["selu", "tanh"])
 def test_finite_width_converges_to_infinite_width(name: str) -> None:
     """Of one output, and of trained readouts of two, whose second moment is the identity."""
     X = sphere(10, 5)
@@ -143,10 +139,9 @@ def test_relu_at_infinite_width() -> None:
     np.testing.assert_allclose(limit_kernel(X), expected, atol=1e-7)  # GaLU's is the same
 
 
-@pytest.mark.parametrize("name", ["relu", "tanh"])
-def test_classes_and_trained_readouts_at_infinite_width(name: str) -> None:
+def test_classes_and_trained_readouts_at_infinite_width() -> None:
     X = sphere(5, 3)
-    phi = ACTIVATIONS[name]
+    phi = ACTIVATIONS["relu"]
     first = infinite_gram(X, phi)
     np.testing.assert_allclose(infinite_gram(X, phi, readouts=4.0), 4 * first)
     moment = np.array([[2.0, 1.0], [1.0, 3.0]])
@@ -155,21 +150,10 @@ def test_classes_and_trained_readouts_at_infinite_width(name: str) -> None:
     np.testing.assert_allclose(whole, expected, atol=1e-7)
 
 
-def test_bad_use_is_refused() -> None:
-    X = sphere(6, 3)
-    relu = ACTIVATIONS["relu"]
-    with pytest.raises(ValueError, match="normalise"):
-        infinite_gram(2 * X, relu)
-    with pytest.raises(ValueError, match="direction"):
-        normalise(0 * X)
-    with pytest.raises(ValueError, match="gram"):
-        eigenvalues(np.ones((2, 3)))
-
-
 # --- depth ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["relu", "elu", "swish", "tanh"])
+@pytest.mark.parametrize("name", ["relu", "swish"])
 def test_layer_maps(name: str) -> None:
     phi = ACTIVATIONS[name]
     np.testing.assert_allclose(phi.correlation_map([0.0, 1.0]), [0, 1], atol=TIGHT)
@@ -179,10 +163,9 @@ def test_layer_maps(name: str) -> None:
     assert float(np.abs(phi.correlation_map(RHO)).max()) <= 1 + TIGHT
 
 
-@pytest.mark.parametrize("name", ["relu", "tanh"])
-def test_depth_is_the_limit_of_wide_layers(name: str) -> None:
+def test_depth_is_the_limit_of_wide_layers() -> None:
     X = sphere(6, 4)
-    phi = ACTIVATIONS[name]
+    phi = ACTIVATIONS["relu"]
     width = 2**17
     weights = torch.cat(list(gaussian_weights(width, 4)))
     outputs = phi.value(torch.tensor(X) @ weights.T).numpy()  # (n, width)
