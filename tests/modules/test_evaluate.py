@@ -87,12 +87,6 @@ def hooked() -> nn.Module:
     return layered(first=first)
 
 
-def backward_hooked() -> nn.Module:
-    first = square()
-    first.register_full_backward_hook(lambda *_: None)
-    return layered(first=first)
-
-
 def partly_frozen() -> nn.Module:
     return layered(first=frozen(square()))
 
@@ -123,7 +117,6 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "buffers": still,
     "counting": lambda: layered(Counting()),
     "hooks": hooked,
-    "backward hooks": backward_hooked,
     "partly frozen": partly_frozen,
     "modes": mixed_modes,
     "recurrent": recurrent,
@@ -203,7 +196,7 @@ def built(name: str, dtype: torch.dtype, *, training: bool) -> tuple[nn.Module, 
     return module, inputs, labels
 
 
-@pytest.mark.filterwarnings("ignore:.*(deprecated|backward hook)")
+@pytest.mark.filterwarnings("ignore:.*deprecated")
 @pytest.mark.parametrize(
     ("function", "name"),
     [
@@ -363,22 +356,13 @@ def test_a_degree_that_is_not_positive() -> None:
 
 
 def test_a_module_that_keeps_its_first_weights_is_not_trained() -> None:
+    def forward(m: Any, x: Tensor) -> Tensor:
+        m.kept = getattr(m, "kept", 1.0 * m.first)
+        outputs: Tensor = x @ m.kept
+        return outputs
+
     with pytest.raises(ValueError, match="each forward pass"):
-        limit(Cached(linear(D).double()), X, np.ones(len(X)))
-
-
-class Cached(nn.Module):
-    """Computes with the first weights that it sees."""
-
-    def __init__(self, first: nn.Module) -> None:
-        super().__init__()
-        self.first, self.kept = first, None  # type: Any, Any
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the outputs (n, 1)."""
-        if self.kept is None:
-            self.kept = 1.0 * self.first.weight
-        return x @ self.kept.T
+        limit(Computed(forward, first=drawn(D)), X, np.ones(len(X)))
 
 
 def test_arguments_are_taken_to_float64_with_the_samples_first() -> None:

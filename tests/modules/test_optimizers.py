@@ -9,11 +9,10 @@ import pytest
 import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, Rprop
-from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LambdaLR
+from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR
 
 from diagnosis.test_random_modules import OVER, WITHIN
-from example_modules import Square, drawn, layers, linear, own_labels, seeded
-from implicit_bias import diagnose
+from example_modules import Square, drawn, layers, own_labels, seeded
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.multipliers import best_multipliers
 from implicit_bias.modules.optimizers import OptimizerError, geometry_of, has_decay, left_out
@@ -194,38 +193,3 @@ def test_decay_of_one_group_is_decay() -> None:
 @pytest.mark.parametrize("named", ["adam", "AdamW", Adam, [NAdam]])
 def test_an_optimizer_by_name_or_class_has_one_rate(named: object) -> None:
     assert geometry_of(named, network()).norm is PARAMETER_NORMS["linf"]
-
-
-@pytest.mark.slow
-# Of the loss itself the gradients have underflowed; those of its logarithm do not.
-@pytest.mark.filterwarnings("ignore:.*(above the|squares) gradients")
-def test_muon_beside_adam_is_nearest_to_its_own_norm() -> None:
-    """A convolution and a readout by Adam, the hidden matrix by Muon; smooth, of degree 4.
-
-    Steps shrink like t^(-3/4), so that margins grow by the same each step, and the gradients of the
-    loss's logarithm change slowly enough for Adam's memory.
-    """
-    torch.manual_seed(0)
-    X, labels = drawn(12, 1, 6, 6), np.where(drawn(12, seed=1) > 0, 1, -1)
-    convolution, hidden, readout = nn.Conv2d(1, 3, 3, bias=False), linear(48, 6), linear(6)
-    module = nn.Sequential(convolution, Square(), nn.Flatten(), hidden, readout).double()
-    for p in module.parameters():
-        nn.init.normal_(p, std=0.1 * p[0].numel() ** -0.5)
-    optimizers = [
-        muon([hidden.weight], lr=0.12, momentum=0.9, eps=1e-30),
-        Adam([convolution.weight, readout.weight], lr=0.12, betas=(0.9, 0.95), eps=1e-30),
-    ]
-    schedules = [LambdaLR(each, lambda step: (1 + step) ** -0.75) for each in optimizers]
-    signs = torch.tensor(labels)
-    for _ in range(4000):
-        module.zero_grad()
-        torch.autograd.backward(torch.logsumexp(-signs * module(X)[:, 0], dim=0))
-        for each in (*optimizers, *schedules):
-            each.step()
-    own, reordered = (
-        diagnose(module, X, labels, optimizer=order) for order in (optimizers, optimizers[::-1])
-    )
-    assert own.gap == reordered.gap
-    assert own.norm == reordered.norm
-    for norm in ("l2", "linf", "spectral"):
-        assert own.gap < 0.5 * diagnose(module, X, labels, norm=norm).gap
