@@ -230,6 +230,14 @@ def test_a_deep_network_has_no_margin_structure() -> None:
         network.coef()
 
 
+def test_networks_of_classes_with_gates_of_their_own_are_relaxed() -> None:
+    assert not GLN([contexts(4)], classes=K).relaxed
+    assert ReLUNetwork(N_FEATURES, [4], classes=K).relaxed
+    assert ReLUNetwork(N_FEATURES, [4], **SHARED).relaxed
+    assert not ReLUNetwork(N_FEATURES, [4], classes=2, shared=True).relaxed
+    assert GLN([contexts(4)]).readout_bias_value == 0.0
+
+
 def test_homogeneity(network: Network) -> None:
     assert network.homogeneous == (network.readout_bias is None)
     values, norm = network.decision(X), network.norm()
