@@ -42,6 +42,7 @@ def test_steps_by_hand(norm: Any) -> None:
 
     for _ in range(5):
         following = known(descent.advance(state))
+        assert following.step == state.step + 1
         mean = losses(state.weights).mean().log()
         g = torch.cat([t.reshape(-1) for t in torch.autograd.grad(mean, list(module.parameters()))])
         m = 0.7 * m + 0.3 * g
