@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam, AdamW, NAdam, Optimizer, RAdam, RMSprop
+from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, RAdam, RMSprop
 
 from example_modules import Square, drawn, layers, own_labels, seeded
 from implicit_bias import box_gap, diagnose
@@ -364,6 +364,11 @@ def test_decay_is_decoupled_where_the_group_says_so() -> None:
         for value in (True, False):
             made = called("Lion", module.parameters(), weight_decay=0.1, **{option: value})
             assert {step.decoupled for step in steps_of(made, module)} == {value}
+    # Where it does not, it is as the class has it.
+    assert all(step.decoupled for step in steps_of(called("Lion", module.parameters()), module))
+    shampoo = called("Shampoo", module.parameters(), betas=(0.9, 0.0))
+    for coupled in (SGD(module.parameters()), shampoo):
+        assert not any(step.decoupled for step in steps_of(coupled, module))
 
 
 def test_adam_of_beta1_above_beta2_is_told() -> None:
