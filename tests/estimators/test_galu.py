@@ -15,9 +15,14 @@ def data(n: int = 60, d: int = 3, seed: int = 0) -> tuple[Array, Array]:
     return X, np.abs(X[:, 0]) + 0.1 * rng.normal(size=n)
 
 
-@pytest.mark.parametrize("gates", [">=", ">", "sigmoid", np.tanh])
 @pytest.mark.parametrize(
-    ("n_units", "ridge", "fit_intercept"), [(4, 0.0, True), (40, 0.0, False), (40, 0.5, True)]
+    ("gates", "n_units", "ridge", "fit_intercept"),
+    [
+        (">=", 4, 0.0, True),
+        (">", 40, 0.0, False),
+        ("sigmoid", 40, 0.5, True),
+        (np.tanh, 4, 0.5, False),
+    ],
 )
 def test_regressor_by_brute_force(
     gates: Any, n_units: int, ridge: float, fit_intercept: bool

@@ -8,7 +8,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import RFE, SelectFromModel
-from sklearn.model_selection import cross_val_score
 from sklearn.svm import SVC, LinearSVC
 
 import implicit_bias as ib
@@ -16,7 +15,7 @@ from example_modules import known
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets import make_toy
 from implicit_bias.estimators import MarginSVC
-from implicit_bias.norms import GroupNorm, Lp, Nuclear
+from implicit_bias.norms import GroupNorm, Nuclear
 from implicit_bias.problem.gating import GlobalContexts, HyperplaneContexts, UnitGates
 
 DECISION_ATOL = 1e-5
@@ -38,7 +37,7 @@ APART, SIDES = apart()
 # --- two classes -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("C", [np.inf, 0.5, 2.0])
+@pytest.mark.parametrize("C", [np.inf, 0.5])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_margins_are_those_of_scikit_learn(C: float, fit_intercept: bool) -> None:
     """Theirs costs half the squared norm: the optima are equal where C' = C ||w||.
@@ -69,7 +68,6 @@ def test_margins_are_those_of_scikit_learn(C: float, fit_intercept: bool) -> Non
         (ib.GatedSVC(), True),
         (ib.HiddenLayerSVC(), True),
         (ib.GatedSVC(fit_intercept=False), False),
-        (ib.GLNSVC(5, random_state=0), False),
         (ib.GatedReLUSVC(9, random_state=0), False),
         (ib.GLNSVC(5, random_state=0, fit_intercept=True), True),
     ],
@@ -112,32 +110,6 @@ def test_one_unit_is_the_shallow_network() -> None:
     np.testing.assert_array_equal(model.predict(far)[unseen], model.classes_[0])
 
 
-def test_one_always_on_unit_is_the_linear_svm() -> None:
-    gates = UnitGates(np.zeros((1, 3)), np.ones(1), ">", always_on=True)  # off, and on
-    gated = ib.GatedSVC(gates, tol=1e-9).fit(BLOBS.X, BLOBS.y)
-    linear = ib.GatedSVC(tol=1e-9, fit_intercept=False).fit(BLOBS.X, BLOBS.y)
-    np.testing.assert_allclose(
-        gated.decision_function(BLOBS.X), linear.decision_function(BLOBS.X), atol=DECISION_ATOL
-    )
-    assert gated.group_norms_[0] == 0
-
-
-def test_comparison_knows_the_intercept() -> None:
-    models = {
-        "free": ib.GLNSVC(4, random_state=0, fit_intercept=True).fit(MOONS.X, MOONS.y),
-        "in the norm": ib.GLNSVC(4, random_state=0).fit(MOONS.X, MOONS.y),
-        "network": ib.GLNClassifier(4, random_state=0, steps=50).fit(MOONS.X, MOONS.y),
-    }
-    result = ib.compare(models, MOONS.X, MOONS.y, train=(MOONS.X, MOONS.y))
-    free, fixed, network = (result.model(name).known_margin for name in models)
-    assert free.gates == fixed.gates == network.gates
-    assert fixed.program == network.program != free.program
-    assert free.norm < fixed.norm
-    assert free.norm == models["free"].solution_.certificate.upper
-    assert free.min_margin == pytest.approx(1.0 / free.norm)
-    assert known(result.svm_of(result.model("network"))).name == "in the norm"
-
-
 # --- more classes ------------------------------------------------------------------------------
 
 NAMES = np.array(["ant", "bee", "cow"])
@@ -145,19 +117,14 @@ RNG = np.random.default_rng(0)
 Y = np.arange(36) % 3
 X = 3.0 * RNG.normal(size=(3, 4))[Y] + 0.5 * RNG.normal(size=(36, 4))
 MODELS: dict[str, MarginSVC] = {
-    "l1": ib.MaxMarginSVC("l1"),
     "linf": ib.MaxMarginSVC("linf", fit_intercept=False),
     "lasso": ib.MaxMarginSVC("l2", groups=[0, 0, 1, 1]),
-    "l3": ib.MaxMarginSVC(Lp(3.0), tol=1e-4),
     "nuclear": ib.MaxMarginSVC(Nuclear(), tol=1e-4, C=1.0),
-    "linear": ib.GatedSVC(),
-    "gln": ib.GLNSVC(3, random_state=0),
     "svm-l2": ib.GLNSVC(3, norm="l2", random_state=0),
     "gated-relu": ib.GatedReLUSVC(4, random_state=0),
 }
 
 
-@pytest.mark.fast("linf", "lasso", "nuclear", "svm-l2", "gated-relu")
 @pytest.mark.parametrize("name", MODELS)
 def test_three_classes(name: str) -> None:
     model = clone(MODELS[name]).fit(X, NAMES[Y])
@@ -178,8 +145,7 @@ def test_three_classes(name: str) -> None:
     assert some.classes == 3
 
 
-@pytest.mark.parametrize("norm", ["l2", "l1"])
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(("norm", "classes"), [("l2", 2), ("l1", 3)])
 def test_coefficients_have_the_shape_of_scikit_learn(norm: str, classes: int) -> None:
     """So that features are selected by them, the informative one of four."""
     inputs = np.random.default_rng(0).normal(size=(60, 4))
@@ -231,23 +197,23 @@ TWO = np.where(NOISY[:, 0] + 0.8 * RNG.normal(size=N) > 0.4, "up", "down")
 THREE = np.where(NOISY[:, 1] > 0.6, "far", TWO)
 SEPARABLE = np.where(NOISY[:, 0] > 0, "up", "down")
 W = RNG.integers(0, 4, N).astype(float)
-WEIGHTED: dict[str, MarginSVC] = {
-    "linear": ib.MaxMarginSVC(C=1.0, tol=1e-10),
-    "linf": ib.MaxMarginSVC("linf", C=1.0, tol=1e-10),
-    "gated": ib.GLNSVC(3, C=1.0, threshold="zero", random_state=0, tol=1e-10),
-    "relu": ib.GatedReLUSVC(3, C=1.0, threshold="zero", random_state=0, tol=1e-10),
-    "hidden": ib.HiddenLayerSVC(C=1.0, tol=1e-10),
-}
 
 
-@pytest.mark.fast("linear-three", "linf-two", "gated-two", "relu-three", "hidden-two")
-@pytest.mark.parametrize("y", [TWO, THREE], ids=["two", "three"])
-@pytest.mark.parametrize("name", WEIGHTED)
-def test_weights_are_repetitions(name: str, y: Any) -> None:
-    weighted = clone(WEIGHTED[name]).fit(NOISY, y, sample_weight=W)
+@pytest.mark.parametrize(
+    ("model", "y"),
+    [
+        (ib.MaxMarginSVC(C=1.0, tol=1e-10), THREE),
+        (ib.MaxMarginSVC("linf", C=1.0, tol=1e-10), TWO),
+        (ib.GLNSVC(3, C=1.0, threshold="zero", random_state=0, tol=1e-10), TWO),
+        (ib.HiddenLayerSVC(C=1.0, tol=1e-10), TWO),
+    ],
+    ids=["linear", "linf", "gated", "hidden"],
+)
+def test_weights_are_repetitions(model: MarginSVC, y: Any) -> None:
+    weighted = clone(model).fit(NOISY, y, sample_weight=W)
     times = W.astype(int)
-    repeated = clone(WEIGHTED[name]).fit(NOISY.repeat(times, axis=0), y.repeat(times))
-    if name != "linf":  # of which several networks may be optimal
+    repeated = clone(model).fit(NOISY.repeat(times, axis=0), y.repeat(times))
+    if model.get_params().get("norm") != "linf":  # of which several networks may be optimal
         np.testing.assert_allclose(
             weighted.decision_function(NOISY), repeated.decision_function(NOISY), atol=2e-3
         )
@@ -257,7 +223,7 @@ def test_weights_are_repetitions(name: str, y: Any) -> None:
     assert (weighted.solution_.alpha.reshape(N, -1).sum(axis=1) <= W * (1 + 1e-12)).all()
     np.testing.assert_array_equal(weighted.fitted_C_, W[W > 0])
     assert not set(weighted.support_) & set(weighted.dropped_)
-    if name != "hidden":
+    if not isinstance(model, ib.HiddenLayerSVC):
         np.testing.assert_array_equal(weighted.support_vectors_, NOISY[weighted.support_])
 
 
@@ -338,19 +304,6 @@ def test_samples_without_a_hard_margin_have_a_soft_one() -> None:
     assert C.min() == pytest.approx(100.0 / model.solution_.problem.scale)
 
 
-@pytest.mark.filterwarnings("ignore::implicit_bias.NotSeparableWarning")
-def test_defaults_are_scored_where_nothing_separates() -> None:
-    assert np.isfinite(cross_val_score(ib.MaxMarginSVC(), XOR.X, XOR.y, cv=3)).all()
-
-
-def test_a_separable_problem_needs_no_relaxation() -> None:
-    for on_failure in ("warn", "soft", "drop"):
-        model = ib.GLNSVC(10, random_state=0, on_failure=on_failure).fit(XOR.X, XOR.y)
-        assert model.failure_ is None
-        assert len(model.dropped_) == 0
-        assert model.fitted_C_ == np.inf
-
-
 def dropped(scale: float = 1.0) -> ib.GatedSVC:
     contexts = HyperplaneContexts.random(scale * MOONS.X, 3, random_state=0)
     with pytest.warns(ConvergenceWarning, match=r"left out \d+ samples"):
@@ -362,6 +315,7 @@ def test_samples_may_be_left_out() -> None:
     model = dropped()
     kept = np.setdiff1d(np.arange(60), model.dropped_)
     assert 0 < len(model.dropped_) < 15
+    assert known(model.failure_).status is ib.Status.NOT_SEPARABLE
     assert (FLIPPED * model.decision_function(MOONS.X))[kept].min() == pytest.approx(1.0)
     assert not model.solution_.alpha[model.dropped_].any()
     assert set(model.support_) <= set(kept)
@@ -413,17 +367,6 @@ def test_a_constant_is_advised_where_it_helps() -> None:
     with pytest.raises(ib.SolveError, match="append a constant 1"):
         ib.GatedSVC(fit_intercept=False, on_failure="raise").fit(APART, SIDES)
     assert ib.GatedSVC().fit(APART, SIDES).score(APART, SIDES) == 1.0
-    y = SIDES.copy()
-    y[:2] *= -1
-    gates = np.ones((len(APART), 2))
-    gates[0] = 0.0
-    for problem in (
-        ib.MarginProblem(APART, y, np.ones((len(y), 1)), np.zeros(1, dtype=int)),
-        ib.MarginProblem(APART, SIDES, gates, np.arange(2)),
-    ):
-        found = ib.solve(problem)
-        assert found.status.inseparable
-        assert "constant" not in found.message
 
 
 @pytest.mark.parametrize(
@@ -432,7 +375,6 @@ def test_a_constant_is_advised_where_it_helps() -> None:
         (ib.GLNSVC(norm=cast(Any, "l1")), "norm"),
         (ib.GLNSVC(3, solver="osqp"), "OSQP"),
         (ib.MaxMarginSVC(on_failure=cast(Any, "ignore")), "on_failure"),
-        (ib.MaxMarginSVC(soft_C=np.inf), "soft_C"),
         (ib.GatedSVC(cast(Any, np.ones((60, 3)))), "MarginProblem"),
         (ib.GatedReLUSVC(gates=cast(Any, None)), "gates"),
         (ib.HiddenLayerSVC(cast(Any, 3)), "network"),

@@ -97,39 +97,12 @@ def test_scale_invariant_weights_are_named() -> None:
     assert Code.TRAINING_MODE not in codes(found)
 
 
-def test_the_gap_by_least_squares_on_gradients_by_hand() -> None:
-    """1 - gap = (||w|| / ||theta||)^2, w the hard-margin SVM on the gradients."""
-    module = mlp()
-    whole = ib.full_batch(module, X)
-    labels = own_labels(whole, X)
-    q, J = margins_by_hand(module.train(), X, labels)
-    theta = nn.utils.parameters_to_vector(module.parameters()).detach().numpy()
-    solution = ib.solve(ib.max_margin(J, np.ones(len(J))), tol=1e-10)
-    # At smallest margin 1: theta / c, gradients J / c, c = sqrt(min q), and J w >= 2.
-    c = np.sqrt(q.min())
-    w = 2.0 * c * solution.certificate.lower
-    expected = (w / (np.linalg.norm(theta) / c)) ** 2
-    assert 1.0 - quiet(whole, X, labels).gap == pytest.approx(expected, rel=1e-6)
-
-
 def test_it_follows_the_training_of_the_module() -> None:
     module = mlp()
     whole = ib.full_batch(module, X.numpy())
-    labels = torch.as_tensor(own_labels(whole, X))
-    sgd = torch.optim.SGD(module.parameters(), lr=0.1)
-    recorder = ib.Recorder(whole, X, labels, norms=["l2"], gaps=False)
-    module.train()
-    for _ in range(3):
-        sgd.zero_grad()
-        scores = module(X)
-        torch.autograd.backward(nn.functional.cross_entropy(scores, labels))
-        sgd.step()
-    scores = module(X).detach()
-    own = scores.gather(1, labels[:, None])
-    rivals = scores.scatter(1, labels[:, None], -torch.inf)
-    row = recorder.record()
-    assert row["min_margin"] == pytest.approx(float((own - rivals.amax(1, keepdim=True)).min()))
-    read = quiet(whole, X, optimizer=sgd)
+    module[0].weight.data.add_(drawn(6, 5, seed=1))
+    torch.testing.assert_close(whole(X), module.train()(X))
+    read = quiet(whole, X, optimizer=torch.optim.SGD(module.parameters(), lr=0.1))
     assert Code.NOT_IN_OPTIMIZER not in codes(read)
     assert {*whole.state_dict()} == {*module.state_dict()}
 

@@ -39,7 +39,6 @@ def block(gate: Callable[[Tensor], Tensor], *, whole: bool) -> nn.Module:
 GATES: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "gelu": nn.functional.gelu,
-    "softplus": nn.functional.softplus,
 }
 
 
@@ -109,9 +108,8 @@ def test_a_sample_of_less_degree_has_margin_0_in_the_limit() -> None:
     [
         (Computed(lambda m, x: m.f(x) + (m.f(x)).exp(), f=linear(D)), "tend to no limit"),
         (Computed(lambda m, x: m.f(x) * m.g(x).sigmoid(), f=linear(D), g=linear(D)), "jumps in"),
-        (nn.Sequential(linear(D, H), nn.LayerNorm(H), linear(H)), "normalisation"),
     ],
-    ids=["exponential", "step", "normalisation"],
+    ids=["exponential", "step"],
 )
 def test_limits_without_a_theorem_are_refused(module: nn.Module, match: str) -> None:
     with pytest.raises(HomogeneityError, match=match):

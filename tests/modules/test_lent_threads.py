@@ -30,7 +30,7 @@ def recorded(module: nn.Module, inputs: Tensor, labels: Any) -> None:
     ib.Recorder(module, inputs, labels).record()
 
 
-@pytest.mark.parametrize("ask", [ib.diagnose, ib.which_norm, recorded, trained])
+@pytest.mark.parametrize("ask", [ib.diagnose, recorded, trained])
 def test_a_small_module_is_evaluated_by_one_thread(ask: Callable[..., Any]) -> None:
     module, seen = seeded(linear(3, 2), 1), set[int]()
     labels = own_labels(module, X)

@@ -76,15 +76,12 @@ def test_what_is_given_at_once_stays() -> None:
 
 
 def test_samples_that_change_are_refused() -> None:
-    other = WeightedRandomSampler([1.0] * 30, 30)
     replaced = RandomSampler(DATA, replacement=True, num_samples=30)
-    some = RandomSampler(DATA, num_samples=10)
     for loader in (
         DataLoader(Augmented(), batch_size=5),
-        DataLoader(Augmented(), batch_size=5, shuffle=True),
-        DataLoader(DATA, batch_size=5, sampler=other),
+        DataLoader(DATA, batch_size=5, sampler=WeightedRandomSampler([1.0] * 30, 30)),
         DataLoader(DATA, batch_size=5, sampler=replaced),
-        DataLoader(DATA, batch_size=5, sampler=some),
+        DataLoader(DATA, batch_size=5, sampler=RandomSampler(DATA, num_samples=10)),
     ):
         with pytest.raises(ValueError, match="two passes"):
             collected(loader, None)
@@ -105,13 +102,10 @@ def test_an_iterable_in_another_order_each_time_is_the_same_samples() -> None:
     ("inputs", "labels", "word"),
     [
         (X, None, "labels are missing"),
-        (X.numpy(), None, "labels are missing"),
-        (3, None, "labels are missing"),
         (DataLoader(DATA), Y, "leave labels out"),
         ([], None, "no samples"),
         (iter([(X, Y)]), None, "once"),
         ([(X, Y, Y)], None, "pair"),
-        ([X.tolist()[0][:2]], None, "first axis"),
         ([((X, Y[:5]), Y)], None, "first axis"),
         ([(X, Y[:5])], None, "one a sample"),
         ([(X, Y), ((X, X), Y)], None, "same number"),

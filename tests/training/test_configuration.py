@@ -44,9 +44,7 @@ def test_norms_have_names() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "value"),
     [
-        (TrainingConfig, "steps", 0),
         (TrainingConfig, "learning_rate", math.nan),
-        (TrainingConfig, "rule", "hebb"),
         (TrainingConfig, "optimizer", "newton"),
         (TrainingConfig, "record", (0, 3201)),
         (TrainingConfig, "loss", "hinge"),

@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch import nn
 
-from cases import cloud
 from example_modules import Computed, known, layers, weights_of
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify
@@ -22,8 +21,6 @@ from implicit_bias.networks import GLN, Network, ReLUNetwork
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.data import load_data
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.training.limit import (
     ComparisonPredictor,
@@ -31,7 +28,6 @@ from implicit_bias.training.limit import (
     Ending,
     LimitConfig,
     LimitPoint,
-    Method,
     train_to_limit,
 )
 from implicit_bias.training.trainee import State, as_trainee
@@ -40,9 +36,6 @@ from system import stop_at
 from training.samples import GATING, LABELS, SHORT, X4, X, Y, flat, gln, on_clusters, two_layers
 
 NO_HYPERPLANES = HyperplaneContexts.random(X, 1, 0, random_state=0)
-CLOUD = cloud()
-CLOUD_GATING = HyperplaneContexts.random(CLOUD[0], 4, 1, random_state=0)
-METHODS: tuple[Method, ...] = ("plain", "momentum", "accelerated")
 
 
 def problem_of(network: Network) -> MarginProblem:
@@ -129,18 +122,6 @@ def test_friction_of_the_scale_acts_along_the_weights_only(
     torch.testing.assert_close(descent.extrapolate(state), expected)
 
 
-@pytest.mark.slow
-def test_narrow_networks_keep_their_units_until_samples_are_separated() -> None:
-    """Weights that grow fast lose them: without friction of the scale 14 of these 20 separate."""
-    data = load_data(RunConfig(dataset="blobs", train_size=40)).parts.train
-    separated = 0
-    for seed in range(20):
-        network = ReLUNetwork(data.X.shape[1], (4,), seed=seed, dtype=torch.float64)
-        result = train_to_limit(network, data.X, data.y, LimitConfig(steps=300))
-        separated += result.history[-1].min_margin > 0
-    assert separated >= 17
-
-
 def test_restart_takes_back_a_step_that_rises() -> None:
     """Labels at random are not separable, and F has a minimum to swing about."""
     labels = np.random.default_rng(1).choice([-1.0, 1.0], len(Y))
@@ -170,31 +151,6 @@ def test_restart_takes_back_a_step_that_rises() -> None:
         assert math.log(recorded.loss) == pytest.approx(recorded.log_loss)
 
 
-@pytest.mark.slow
-def test_a_gln_goes_to_its_svm() -> None:
-    network = GLN([CLOUD_GATING])
-    problem = MarginProblem(*CLOUD, CLOUD_GATING.gates(CLOUD[0]), CLOUD_GATING.groups)
-    solution = solve(problem, tol=1e-9)
-    unseen = cloud(n=500, seed=1)[0]
-    decision = gated_linear(unseen, CLOUD_GATING.gates(unseen), solution.coef)
-    result = train_to_limit(
-        network,
-        *CLOUD,
-        LimitConfig(steps=2000),
-        optimum=solution.certificate.lower,
-        reference=ComparisonPredictor(unseen, decision),
-    )
-    first = result.history[0]
-    last = result.history[-1]
-    # The loss has underflowed; of the sum of 40 losses the largest decides, up to their number.
-    assert -math.log(len(CLOUD[1])) <= last.log_loss + last.min_margin <= 0.0
-    bounds = certify(problem, coef=network.coef(), alpha=solution.alpha)
-    assert last.excess == pytest.approx(bounds.gap, rel=1e-6, abs=1e-8)
-    assert 0.0 < last.excess < 1e-3
-    assert last.disagreement <= 0.01 < 0.2 < first.disagreement
-    assert last.balance < 1e-2 < first.balance
-
-
 # --- how it ends, and what is recorded -----------------------------------------------------------
 
 
@@ -207,7 +163,8 @@ def test_until_excess() -> None:
     assert result.ending is Ending.REACHED
     last = result.history[-1]
     assert 0.0 < last.excess <= 0.02
-    assert certify(problem_of(network), coef=network.coef(), alpha=svm().alpha).gap <= 0.02
+    gap = certify(problem_of(network), coef=network.coef(), alpha=svm().alpha).gap
+    assert last.excess == pytest.approx(gap, rel=1e-6)
     before = train_to_limit(gln(), X, Y, LimitConfig(steps=last.step - 1), optimum=lower)
     assert before.history[-1].excess > 0.02
 
@@ -221,10 +178,9 @@ def kinked() -> nn.Module:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS)
-def test_goes_on_where_a_kink_lets_no_step_size_lower_the_loss(method: Method) -> None:
+def test_goes_on_where_a_kink_lets_no_step_size_lower_the_loss() -> None:
     """At c = 0 autograd takes the slope of c < 0, and its step leads to c > 0."""
-    config = LimitConfig(steps=300, method=method)
+    config = LimitConfig(steps=300)
     result = train_to_limit(kinked(), np.array([[1.0], [2.0]]), [1, 1], config)
     assert result.ending is Ending.STEPS
     assert result.history[0].normalised_margin == pytest.approx(1.0)
@@ -246,41 +202,34 @@ def test_steps_do_not_shrink_to_nothing_at_a_kink_while_the_loss_still_falls() -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("norm", "starts", "most"), [("l2", 14, 0.05), ("spectral", 8, 0.2)])
+@pytest.mark.parametrize(("norm", "most"), [("l2", 0.05), ("spectral", 0.2)])
 def test_no_relu_network_stalls_at_a_positive_margin(
-    norm: Literal["l2", "spectral"], starts: int, most: float
+    norm: Literal["l2", "spectral"], most: float
 ) -> None:
     """Scaling the weights lowers the loss of separated samples: none of them can be stationary.
 
     Across the kinks that training ends on, most are near a KKT point.
     """
     gaps = list[float]()
-    unseparated = list[int]()
-    for seed in range(starts):
+    for seed in range(4):
         network, inputs, labels = on_clusters(seed)
         result = train_to_limit(network, inputs, labels, LimitConfig(steps=3000, norm=norm))
         assert result.ending is Ending.STEPS
-        if not result.history[-1].min_margin > 0:
-            unseparated.append(seed)
-            continue
+        assert result.history[-1].min_margin > 0
         subject = Subject.of(margins_of(network, inputs, labels))
         # Out of time the search has another bound, on a machine that has other work.
         gaps.append(gap_across_kinks(subject.measure(PARAMETER_NORMS[norm]), seconds=60.0))
-    # Rarely too many units die before the samples are separated.
-    assert min(unseparated, default=8) >= 8
-    assert len(unseparated) <= 2
-    assert np.median(gaps + [1.0] * len(unseparated)) < most
+    assert np.median(gaps) < most
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_stalls_where_nothing_is_left_to_gain(method: Method) -> None:
+def test_stalls_where_nothing_is_left_to_gain() -> None:
     """Each sample twice, with both labels: the best is f = 0, and F = 0 there."""
     network = GLN([NO_HYPERPLANES])
     result = train_to_limit(
         network,
         np.vstack([X[:4], X[:4]]),
         np.repeat([-1.0, 1.0], 4),
-        LimitConfig(steps=20_000, method=method),
+        LimitConfig(steps=20_000),
     )
     assert result.ending is Ending.STALLED
     assert result.history[-1].log_loss == pytest.approx(0.0, abs=1e-12)
@@ -377,23 +326,19 @@ def test_margin_leaves_the_bias_out() -> None:
     ("options", "word"),
     [
         ({"until_excess": 0.01}, "optimum"),
-        ({"optimum": 0.0}, "optimum"),
         ({"stop_at_gap": 0.0}, "stop_at_gap"),
-        ({"max_seconds": 0.0}, "max_seconds"),
         ({"reference": ComparisonPredictor(X[:, :1], Y)}, "features"),
         ({"measure": lambda n: {"norm": 1.0}}, "norm"),
     ],
 )
 def test_bad_use_is_refused(options: dict[str, Any], word: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=word):
+    with pytest.raises(ValueError, match=word):
         train_to_limit(gln(), X, Y, SHORT, **options)
 
 
-def test_a_deep_network_has_no_optimum_and_a_reference_a_decision_an_input() -> None:
+def test_a_deep_network_has_no_optimum() -> None:
     with pytest.raises(ValueError, match="optimum"):
         train_to_limit(GLN([GATING, GATING]), X, Y, SHORT, optimum=1.0)
-    with pytest.raises(ValueError, match="decisions"):
-        ComparisonPredictor(X, Y[:-1])
 
 
 # --- publication ---------------------------------------------------------------------------------

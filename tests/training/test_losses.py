@@ -17,27 +17,21 @@ from implicit_bias.training.losses import (
     check_exponential_like,
 )
 
-MARGINS = [-750.0, -40.0, -3.0, -1e-9, 0.0, 0.5, 7.0, TAIL - 1e-6, TAIL, 25.0, 40.0, 900.0]
+MARGINS = [-750.0, -3.0, -1e-9, 7.0, TAIL - 1e-6, TAIL, 40.0, 900.0]
 
 
-def decimal_log_loss(name: str, margin: float) -> Decimal:
-    """Compute log l(q) with enough digits to keep exp(-900) beside 1."""
+def decimal_log_loss(margin: float) -> float:
+    """Compute log log(1 + exp(-q)) with enough digits to keep exp(-900) beside 1."""
     with localcontext() as context:
         context.prec = 900
-        context.Emax, context.Emin = 10**9, -(10**9)
         tail = (-Decimal(margin)).exp()
-        return (1 + tail).ln().ln() if name == "logistic" else tail.ln()
+        return float((1 + tail).ln().ln())
 
 
-@pytest.mark.fast(
-    *("-750.0-logistic", "-750.0-exponential", "-1e-09-logistic", "7.0-logistic"),
-    *("19.999999-logistic", "20.0-logistic", "40.0-exponential", "900.0-logistic"),
-)
-@pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("margin", MARGINS)
-def test_log_loss_with_many_digits(name: str, margin: float) -> None:
-    found = LOSSES[name].log_loss(torch.tensor([margin], dtype=torch.float64)).item()
-    assert found == pytest.approx(float(decimal_log_loss(name, margin)), rel=1e-13, abs=1e-13)
+def test_log_loss_with_many_digits(margin: float) -> None:
+    found = LOSSES["logistic"].log_loss(torch.tensor([margin], dtype=torch.float64)).item()
+    assert found == pytest.approx(decimal_log_loss(margin), rel=1e-13, abs=1e-13)
 
 
 @pytest.mark.parametrize("name", LOSSES)

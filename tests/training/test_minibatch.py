@@ -11,7 +11,6 @@ from torch.nn.functional import cross_entropy
 
 from example_modules import weights_of
 from implicit_bias.base.validation import Array
-from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.training.history import HistoryPoint
@@ -129,12 +128,6 @@ def test_units_with_trained_gates_cannot_learn_locally() -> None:
     train(FrozenGateReLU(network), X, Y, LOCAL)
 
 
-def test_the_classifier_passes_the_rule_on() -> None:
-    local = GLNClassifier(4, steps=40, rule="local", random_state=0).fit(X, Y)
-    by_gradient = GLNClassifier(4, steps=40, random_state=0).fit(X, Y)
-    assert not np.allclose(local.decision_function(X), by_gradient.decision_function(X))
-
-
 # --- history ---------------------------------------------------------------------------------
 
 
@@ -179,23 +172,14 @@ def test_a_loss_of_your_own() -> None:
     assert result.history[-1].loss == pytest.approx(np.exp(-2.0 * margins).mean())
 
 
-def relu_gates(network: Network) -> Array:
-    """Gates of a ReLU network by hand, layer beside layer: (n, H_1 + H_2 + ...)."""
-    outputs = X
-    gates = []
-    for weights in network.hidden_weights:
-        products = outputs @ weights.detach().numpy().T
-        gates.append(products > 0)
-        outputs = np.maximum(products, 0)
-    return np.hstack(gates)
-
-
 def test_changed_gates_are_counted() -> None:
     network = ReLUNetwork(X.shape[1], [8, 4], seed=1)
-    start = relu_gates(network)
+    inputs = network.prepare(X)
+    start = network.gate_pattern(*inputs)
 
     def on_point(point: HistoryPoint) -> None:
-        assert point.gates_changed == np.mean(relu_gates(network) != start)
+        changed = network.gate_pattern(*inputs) != start
+        assert point.gates_changed == pytest.approx(changed.double().mean().item())
 
     config = replace(SHORT, learning_rate=0.5)
     result = train(network, X, Y, config, on_point=on_point)

@@ -10,10 +10,9 @@ from torch.nn.functional import cross_entropy, softplus
 from torch.optim import Optimizer
 
 from example_modules import weights_of
-from implicit_bias.base.options import OPTIMIZER_LIMITS, OPTIMIZER_NAMES, OptimizerName
+from implicit_bias.base.options import OptimizerName
 from implicit_bias.base.validation import Array
 from implicit_bias.networks import GLN, Network, ReLUNetwork
-from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.training import TrainingConfig
 from implicit_bias.training.losses import LossName
 from implicit_bias.training.minibatch import train
@@ -112,10 +111,3 @@ def test_a_torch_without_muon_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch.optim, "Muon", raising=False)
     with pytest.raises(ImportError, match=r"torch>=2\.9"):
         train(gln(), X, Y, TrainingConfig(steps=1, optimizer="muon"))
-
-
-def test_each_optimizer_has_a_norm_and_a_source() -> None:
-    assert set(OPTIMIZER_LIMITS) == set(OPTIMIZER_NAMES)
-    for limit in OPTIMIZER_LIMITS.values():
-        assert limit.norm in PARAMETER_NORMS
-        assert limit.sources

@@ -15,7 +15,7 @@ from implicit_bias.modules.optimizers import geometry_of
 from implicit_bias.norms import L1, L2
 from implicit_bias.norms.tensors import ComposedNorm, as_parameter_norm
 from implicit_bias.training.configuration import NormName
-from implicit_bias.training.limit import Ending
+from implicit_bias.training.limit import Ending, LimitPoint
 from implicit_bias.training.losses import LOSSES, MarginLoss
 from implicit_bias.training.steepest import SteepestDescent
 from implicit_bias.training.trainee import as_trainee
@@ -24,8 +24,8 @@ from training.samples import LABELS, NORMS, SIGNS, X2, X4, flat, on_clusters, tw
 OWN_LOSS = MarginLoss("own", lambda q: -q - 3.0 * torch.log1p(nn.functional.softplus(q)))
 
 
-@pytest.mark.parametrize("norm", NORMS)
-def test_steps_by_hand(norm: NormName) -> None:
+@pytest.mark.parametrize("norm", [*NORMS, ComposedNorm(L2(), L1(), "sum over layers")], ids=str)
+def test_steps_by_hand(norm: Any) -> None:
     config = LimitConfig(norm=norm, momentum=0.7, loss="logistic")
     module = two_layers()
     geometry = as_parameter_norm(norm)
@@ -42,6 +42,7 @@ def test_steps_by_hand(norm: NormName) -> None:
 
     for _ in range(5):
         following = known(descent.advance(state))
+        assert following.step == state.step + 1
         mean = losses(state.weights).mean().log()
         g = torch.cat([t.reshape(-1) for t in torch.autograd.grad(mean, list(module.parameters()))])
         m = 0.7 * m + 0.3 * g
@@ -69,46 +70,36 @@ def test_steps_by_hand(norm: NormName) -> None:
         state = following
 
 
-@pytest.mark.fast("l2-own-loss", "linf-classes")
 @pytest.mark.parametrize(
     ("norm", "classes", "excess", "loss"),
     [
-        ("l2", 1, 0.003, "exponential"),
         ("l2", 1, 0.003, OWN_LOSS),
-        *((norm, 1, 0.04, "cross-entropy") for norm in NORMS),
-        *((norm, 4, 0.04, "cross-entropy") for norm in NORMS),
+        ("l1", 4, 0.04, "cross-entropy"),
+        ("linf", 4, 0.04, "cross-entropy"),
+        ("spectral", 4, 0.1, "cross-entropy"),
     ],
-    ids=[
-        "l2-exponential",
-        "l2-own-loss",
-        *(f"{norm}-cross-entropy" for norm in NORMS),
-        *(f"{norm}-classes" for norm in NORMS),
-    ],
+    ids=["l2-own-loss", "l1", "linf", "spectral"],
 )
 def test_a_linear_module_converges_to_the_certified_maximum_margin(
     norm: NormName, classes: int, excess: float, loss: Any
 ) -> None:
-    """From zero: within 4 % (l2: 0.3 %) after 400 steps."""
     inputs, labels = (X2, SIGNS) if classes == 1 else (X4, LABELS)
     optimum = solve(max_margin(inputs, labels, norm), tol=1e-8).certificate.lower
     module = flat(classes)
-    config = LimitConfig(steps=400, norm=norm, loss=loss)
-    last = train_to_limit(module, inputs, labels, config, optimum=optimum).history[-1]
-    assert -1e-9 < last.excess < (0.003 if norm == "l2" else excess)
+    config = LimitConfig(steps=5000, norm=norm, loss=loss)
+    result = train_to_limit(module, inputs, labels, config, optimum=optimum, until_excess=excess)
+    assert result.ending is Ending.REACHED
+    last = result.history[-1]
+    assert -1e-9 < last.excess <= excess
     assert last.error == 0.0
     assert last.norm == pytest.approx(as_parameter_norm(norm).value({"w": module.weight}))
     assert math.isnan(last.balance)
     assert math.isnan(last.gates_changed)
 
 
-@pytest.mark.fast("l2")
-@pytest.mark.parametrize(
-    ("norm", "goal"),
-    [("l2", 0.4), ("linf", 0.6), ("spectral", 0.3)],
-    ids=["l2", "linf", "spectral"],
-)
-def test_a_network_nears_a_kkt_point_of_its_own_norm(norm: NormName, goal: float) -> None:
-    config = LimitConfig(steps=1000, norm=norm, record=5)
+def test_a_network_nears_a_kkt_point_of_its_own_norm() -> None:
+    goal = 0.4
+    config = LimitConfig(steps=1000, norm="l2", record=5)
     result = train_to_limit(two_layers(), X4, LABELS, config, stop_at_gap=goal)
     assert result.ending is Ending.GAP
     gaps = [point.gap for point in result.history]
@@ -122,16 +113,13 @@ def test_a_network_nears_a_kkt_point_of_its_own_norm(norm: NormName, goal: float
 def test_first_steps_of_spectral_descent_leave_each_sample_units(seed: int) -> None:
     """A sample on which all units are off has no gradient, and is never classified."""
     network, inputs, labels = on_clusters(seed)
-    result = train_to_limit(network, inputs, labels, LimitConfig(steps=80, norm="spectral"))
-    assert result.history[-1].min_margin > 0
 
+    def stop(point: LimitPoint) -> None:
+        if point.min_margin > 0:
+            raise KeyboardInterrupt
 
-def test_a_norm_of_your_own() -> None:
-    """The sum over the layers of their l2 norms."""
-    own = ComposedNorm(L2(), L1(), "sum over layers")
-    result = train_to_limit(two_layers(), X4, LABELS, LimitConfig(steps=100, norm=own))
-    assert result.history[-1].error == 0.0
-    assert result.config.limit_norm == "sum over layers"
+    config = LimitConfig(steps=400, norm="spectral")
+    assert train_to_limit(network, inputs, labels, config, on_point=stop).interrupted
 
 
 def test_the_norm_is_that_of_the_optimizers() -> None:

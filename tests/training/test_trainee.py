@@ -12,7 +12,6 @@ from implicit_bias import HomogeneityError, LimitConfig, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.modules.stationarity import stationarity
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
-from implicit_bias.training.configuration import NormName
 from implicit_bias.training.losses import LOSSES, MarginLoss
 from implicit_bias.training.trainee import Inputs, as_trainee
 from training.samples import GATING, LABELS, SIGNS, X2, X4, X, Y, flat, two_layers
@@ -45,7 +44,7 @@ def test_gradient_is_that_of_the_log_loss(build: Callable[[], Network], loss: Ma
     assert (gradient @ direction).item() == pytest.approx((ahead - behind) / 2e-6, rel=1e-6)
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 100])
+@pytest.mark.parametrize("chunk", [1, 7])
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 def test_chunks_are_the_full_batch_to_rounding(chunk: int, scale: float) -> None:
     """Also at margins whose losses have underflowed in all chunks but one."""
@@ -72,13 +71,12 @@ def test_a_network_of_this_package_is_a_module_like_any_other() -> None:
     assert found[same].equals(expected[same])
 
 
-@pytest.mark.parametrize("norm", ["l2", "linf"])
-def test_two_classes_are_the_binary_training(norm: NormName) -> None:
+def test_two_classes_are_the_binary_training() -> None:
     """One output for two classes is f_1 - f_0 of a module of two outputs."""
     classes = two_layers(2)
     binary = two_layers(2)
     single = Computed(lambda m, x: m.both(x)[:, 1] - m.both(x)[:, 0], both=binary)
-    config = LimitConfig(steps=40, norm=norm, loss="cross-entropy")
+    config = LimitConfig(steps=40, loss="cross-entropy")
     first = train_to_limit(classes, X2, (SIGNS > 0).astype(int), config)
     second = train_to_limit(single, X2, SIGNS, config)
     np.testing.assert_allclose(weights_of(classes), weights_of(binary), rtol=1e-9)
