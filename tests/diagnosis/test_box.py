@@ -10,7 +10,6 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss, softplus
 
@@ -36,30 +35,17 @@ def gradients(module: nn.Module, x: Tensor = X, y: Tensor = Y) -> list[Tensor]:
 
 
 class Lion(torch.optim.Optimizer):
-    """Of Chen et al. (2023), in as few lines."""
+    """Of Chen et al. (2023), by name and settings; no test takes its steps."""
 
-    def __init__(self, params: Any, lr: float, decay: float) -> None:
-        super().__init__(params, {"lr": lr, "weight_decay": decay})
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Move by the sign of a mixed momentum, after the decay."""
-        for group in self.param_groups:
-            for p in group["params"]:
-                m = self.state[p].setdefault("m", torch.zeros_like(p))
-                p.mul_(1 - group["lr"] * group["weight_decay"])
-                p.sub_(group["lr"] * (0.9 * m + 0.1 * p.grad).sign())
-                m.mul_(0.99).add_(p.grad, alpha=0.01)
+    def __init__(self, params: Any, decay: float) -> None:
+        super().__init__(params, {"lr": 1e-2, "weight_decay": decay})
 
 
-@pytest.mark.parametrize("lion", [False, True])
-def test_scores_of_sign_like_optimizers_are_those_by_hand(lion: bool) -> None:
+def test_the_score_of_adamw_is_that_by_hand() -> None:
     """Xie and Li's score in a line."""
     module = network()
     decay = 0.7
-    optimizer: torch.optim.Optimizer = Lion(module.parameters(), 1e-2, decay)
-    if not lion:
-        optimizer = torch.optim.AdamW(module.parameters(), weight_decay=decay)
+    optimizer = torch.optim.AdamW(module.parameters(), weight_decay=decay)
     found = ib.box_gap(module, X, Y, optimizer=optimizer, loss=cross_entropy)
     g = torch.cat([one.reshape(-1) for one in gradients(module)])
     theta = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
@@ -149,6 +135,7 @@ def test_weights_outside_of_the_box_are_at_no_kkt_point() -> None:
     assert found.score < 0.05
     assert found.reached == pytest.approx(1.2)
     assert not found.near
+    assert "outside" in str(found)
 
 
 def test_with_a_gradient_of_0_all_weights_in_the_box_are_stationary() -> None:
@@ -165,6 +152,7 @@ def test_with_a_gradient_of_0_all_weights_in_the_box_are_stationary() -> None:
     assert inside.gradient_norm == inside.loss == inside.gap == inside.score == 0.0
     assert inside.near
     assert not inside.short_steps  # a gradient of 0 has no step
+    assert "gradient of the loss is 0" in str(inside)
     assert not measured(torch.optim.AdamW, 2.0 / largest).near
     penalised = measured(torch.optim.SGD, 0.5)
     assert penalised.penalty_score == math.inf
@@ -188,22 +176,11 @@ def test_eps_is_compared_with_the_gradients(kind: str) -> None:
         found = ib.box_gap(module, X, Y, optimizer=optimizer, loss=cross_entropy)
         assert found.eps_ratio == pytest.approx(eps)
         assert found.short_steps is short
-    lion = Lion(module.parameters(), 1e-2, 0.5)
+        assert ("eps" in str(found)) is short
+    lion = Lion(module.parameters(), 0.5)
     without = ib.box_gap(module, X, Y, optimizer=lion, loss=cross_entropy)
     assert math.isnan(without.eps_ratio)
     assert not without.short_steps
-
-
-def test_a_tensor_without_a_gradient_has_no_step_to_be_short() -> None:
-    module = nn.Linear(5, 3).double()
-    unused = nn.Parameter(torch.ones(2, dtype=torch.float64))
-    module.register_parameter("unused", unused)
-    adamw = torch.optim.AdamW([unused], weight_decay=0.5)
-    lion = Lion([module.weight, module.bias], 1e-2, 0.5)
-    found = ib.box_gap(module, X, Y, optimizer=[adamw, lion], loss=cross_entropy)
-    assert found.gradient_norm > 0.0
-    assert math.isnan(found.eps_ratio)
-    assert not found.short_steps
 
 
 def test_coupled_decay_is_a_penalty() -> None:
@@ -403,31 +380,3 @@ def test_a_refusal_names_what_measures_the_limit_with_decay() -> None:
             with pytest.raises((ib.SeparationError, ib.HomogeneityError)) as caught:
                 quiet(refused, FEW, targets, optimizer=adamw)
             assert ("box_gap" in str(caught.value)) == (decay > 0.0)
-
-
-@pytest.mark.slow
-def test_digits_end_in_the_box() -> None:
-    data = load_digits()
-    x = torch.tensor(data.data / 16.0, dtype=torch.float32)
-    y = torch.tensor(data.target)
-    torch.manual_seed(0)
-    module = nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
-    decay = 2.0
-    # With betas that forget within the time of the decay: steps are no longer than the rate.
-    adamw = torch.optim.AdamW(module.parameters(), lr=1e-3, weight_decay=decay, betas=(0.9, 0.95))
-    schedule = torch.optim.lr_scheduler.StepLR(adamw, 3200)
-    for _ in range(4000):
-        adamw.zero_grad()
-        cross_entropy(module(x), y).backward()  # type: ignore[no-untyped-call]
-        adamw.step()
-        schedule.step()
-    found = ib.box_gap(module, x, y, optimizer=adamw, loss=cross_entropy, rates=schedule)
-    assert found.near
-    assert found.score < 0.05
-    assert 0.9 < found.reached < 1.05
-    assert found.decayed > 0.9
-    g = torch.cat([one.double().reshape(-1) for one in gradients(module, x, y)])
-    theta = torch.cat([p.detach().double().reshape(-1) for p in module.parameters()])
-    by_hand = (g.abs().sum() + decay * g @ theta) / g.abs().sum()
-    # The gradients are in single precision.
-    assert found.score == pytest.approx(float(by_hand), abs=1e-6)
