@@ -57,7 +57,6 @@ def test_a_folder_is_in_the_order_of_its_steps(run: Any, tmp_path: Path) -> None
         torch.save(state, tmp_path / f"run2-step={step}.pt")
     (tmp_path / "notes-3.txt").write_text("no checkpoint")
     pd.testing.assert_frame_equal(frame(tmp_path), expected)
-    pd.testing.assert_frame_equal(frame(str(tmp_path)), expected)
 
 
 @pytest.mark.parametrize("entry", ["model", "state_dict", "model_state_dict"])
@@ -85,19 +84,10 @@ def test_errors_name_the_file(run: Any, tmp_path: Path) -> None:
     states, _ = run
     with pytest.raises(ValueError, match="has no checkpoints"):
         frame(tmp_path)
-    with pytest.raises(ValueError, match="no folder"):
-        frame(tmp_path / "missing")
-    with pytest.raises(ValueError, match="folder, or a list"):
-        frame([])
     broken = tmp_path / "step-5.pt"
     broken.write_bytes(b"no tensors")
     with pytest.raises(ValueError, match="step-5.pt cannot be read"):
         frame(tmp_path)
-    torch.save(trained(0), broken)
-    with pytest.raises(ValueError, match=r"step-5.pt.*save module.state_dict"):
-        frame([broken])
-    with pytest.raises(ValueError, match=r"step-6.pt cannot be read"):
-        frame([tmp_path / "step-6.pt"])
     torch.save({"epoch": 3}, broken)
     with pytest.raises(ValueError, match="step-5.pt has no state dict"):
         frame(tmp_path)
@@ -111,5 +101,3 @@ def test_errors_name_the_file(run: Any, tmp_path: Path) -> None:
     torch.save(states[0], tmp_path / "last.pt")
     with pytest.raises(ValueError, match="last.pt in .* has no step"):
         frame(tmp_path)
-    with pytest.raises(ValueError, match="checkpoint 1 is of another module"):
-        frame([states[0], {"0.weight": torch.zeros(5, 4)}])

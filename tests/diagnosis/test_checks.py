@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from diagnosis.asking import D, X, finding, quiet, relu, single
+from diagnosis.asking import D, X, finding, quiet, relu
 from example_modules import Computed, frozen, layers, linear, own_labels, seeded
 from implicit_bias import DiagnosisWarning, diagnose
 from implicit_bias.diagnosis import Code
@@ -72,18 +72,3 @@ def test_directions_of_weight_normalisation_are_named() -> None:
     nn.utils.parametrizations.weight_norm(module.get_submodule("0"))
     found = finding(quiet(module), Code.DEGREE_0)
     assert found.names == ("0.parametrizations.weight.original1",)
-
-
-@pytest.mark.slow
-def test_a_module_that_branches_on_its_data_is_measured_without_single_gradients() -> None:
-    def branching(m: Any, x: Tensor) -> Any:
-        if x.sum() > 0:
-            return m.first(x)
-        return m.first(x)
-
-    module = seeded(Computed(branching, first=linear(D)), 1)
-    found = quiet(module, norm="linf")
-    expected = quiet(single(), norm="linf")
-    assert (found.method, expected.method) == ("level method", "exact")
-    assert found.gap_lower - 1e-9 <= expected.gap <= found.gap + 1e-9
-    assert found.gap == pytest.approx(expected.gap, abs=1e-3)

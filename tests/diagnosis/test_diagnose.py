@@ -54,7 +54,7 @@ def only_in(
     return found[own]
 
 
-@pytest.mark.fast("l1", "spectral")
+@pytest.mark.fast("spectral")
 @pytest.mark.parametrize("norm", NORMS)
 def test_linear_classifiers(norm: str) -> None:
     X, y = classes()
@@ -122,39 +122,6 @@ def test_limits_of_gradient_descent(name: str) -> None:
     assert space.excess == pytest.approx(0.0, abs=1e-5)
 
 
-def whole(name: str) -> tuple[nn.Module, Array, NDArray[Any]]:
-    """Modules with all their parameters trained, at random ones."""
-    inputs: Array
-    labels: NDArray[Any]
-    inputs, labels = classes()
-    if name == "gated":
-        return GLN([HyperplaneContexts.random(X, 3, 1, random_state=3)], seed=2).eval(), X, Y
-    if name == "diagonal":
-        # Where as many samples are at the margin as entries are not 0 a point may be a KKT point in
-        # several norms at once; from this start none is reached.
-        inputs, labels = samples(seed=3)
-        return modules.seeded(difference(np.ones(D)), 4), inputs, labels
-    if name == "linear":
-        module: nn.Module = modules.linear(D, K)
-    elif name == "deep linear":
-        module = modules.layers(D, 4, K, between=None)
-    else:
-        module = nn.Sequential(nn.Conv1d(1, 2, 3, bias=False), nn.Flatten(), modules.linear(6, K))
-        inputs = inputs[:, None]
-    return modules.seeded(module), inputs, labels
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["linear", "gated", "deep linear", "convolution", "diagonal"])
-@pytest.mark.parametrize("norm", NORMS)
-def test_limits_in_any_geometry_with_all_layers_trained(name: str, norm: str) -> None:
-    module, inputs, labels = whole(name)
-    given = module.prepare(inputs) if isinstance(module, GLN) else torch.tensor(inputs)
-    set_to_kkt_point(module, inputs, labels, as_parameter_norm(norm))
-    found = only_in(norm, module, given, labels)
-    assert found.degree == pytest.approx(1.0 if name == "linear" else 2.0)
-
-
 def network(outputs: int) -> nn.Module:
     """Without a kink, where programs of gradients could stop short of a KKT point."""
     return modules.seeded(modules.layers(D, 4, outputs, between=modules.Square), 5)
@@ -162,10 +129,9 @@ def network(outputs: int) -> nn.Module:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("outputs", [1, K])
-def test_kkt_points_of_networks(norm: str, outputs: int) -> None:
+def test_kkt_points_of_networks(norm: str) -> None:
     """Whatever the geometry, its own KKT points are known by it alone."""
-    module = network(outputs)
+    module = network(K)
     labels = modules.own_labels(module, torch.tensor(X))
     before = diagnose(module, X, labels, norm=norm)
     set_to_kkt_point(module, X, labels, as_parameter_norm(norm))
@@ -178,6 +144,6 @@ def test_labels_of_one_class_are_named() -> None:
     module = torch.nn.Linear(2, 1, bias=False)
     module.weight.data.fill_(1.0)
     found = diagnose(module, torch.eye(2), [1, 1])
-    assert "one class" in found.verdict
+    assert Code.ONE_CLASS in [each.code for each in found.findings]
     both = diagnose(module, torch.diag(torch.tensor([1.0, -1.0])), [1, -1])
-    assert "one class" not in both.verdict
+    assert Code.ONE_CLASS not in [each.code for each in both.findings]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import implicit_bias as ib
 from cases import clusters
 from diagnosis.asking import quiet, relu
-from example_modules import Computed, drawn, margins_by_hand, own_labels, weights_of
+from example_modules import Computed, drawn, known, margins_by_hand, own_labels, weights_of
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
 
@@ -45,13 +45,8 @@ def test_the_angle_with_parameters() -> None:
 
 
 def test_the_angle_with_a_solution() -> None:
-    """Of predictors: linear, deep linear, diagonal, gated."""
+    """Of predictors: deep linear, diagonal, gated."""
     torch.manual_seed(0)
-    of_classes = ib.solve(ib.max_margin(X, LABELS))
-    linear = nn.Linear(4, 3, bias=False).double()
-    found = row(linear, LABELS, limit=of_classes)
-    assert found["cosine"] == pytest.approx(cosine(weights_of(linear), of_classes.coef))
-
     binary = ib.solve(ib.max_margin(X, SIGNS, "l1"))
     deep = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 1, bias=False)).double()
     first, last = (p.detach().numpy() for p in deep.parameters())
@@ -81,11 +76,8 @@ def test_limits_that_do_not_fit() -> None:
     solution = ib.solve(ib.max_margin(X, SIGNS))
     for limit, word in (
         (solution, "4 entries"),
-        (np.ones(11), "11 entries"),
         (np.zeros(12), "not 0"),
-        (np.full(12, np.nan), "finite"),
         ({"w": np.ones(12)}, "no parameter 'weight'"),
-        ({"weight": np.ones((4, 3))}, "shape"),
     ):
         with pytest.raises(ValueError, match=word):
             ib.Recorder(module, X, LABELS, limit=limit)
@@ -102,18 +94,16 @@ def test_the_margin_error_by_the_optimum() -> None:
     with torch.no_grad():
         module.weight.copy_(torch.tensor(optimum.coef) + 0.05 * drawn(1, 4))
     recorder = ib.Recorder(module, X, SIGNS, ["l2"], gaps=False, function_space=True)
+    maximum = 1.0 / np.linalg.norm(optimum.coef)
     for _ in range(2):
         w = weights_of(module)
         margin = (SIGNS * (X @ w)).min() / np.linalg.norm(w)
-        maximum = 1.0 / np.linalg.norm(optimum.coef)
         found = recorder.record()
         assert margin > 0
         assert found["margin_error"] == pytest.approx(1.0 - margin / maximum, abs=1e-6)
-        diagnosed = quiet(module, torch.tensor(X), SIGNS)
-        assert diagnosed.function_space is not None
-        assert diagnosed.function_space.margin_error == pytest.approx(found["margin_error"])
-        with torch.no_grad():
-            module.weight += 0.02 * drawn(1, 4, seed=3)
+        module.weight.data += 0.02 * drawn(1, 4, seed=3)
+    diagnosed = known(quiet(module, torch.tensor(X), SIGNS).function_space)
+    assert diagnosed.margin_error == pytest.approx(recorder.record()["margin_error"])
     module.weight.data *= -1.0
     assert math.isnan(recorder.record()["margin_error"])
     inputs = drawn(12, 5)

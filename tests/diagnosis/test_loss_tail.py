@@ -39,10 +39,6 @@ def of_margin(tail: Callable[[Tensor], Tensor]) -> Loss:
     return lambda s, y: tail(signed(s, y)).sum()
 
 
-def hinge(p: int) -> Loss:
-    return of_margin(lambda q: (1 - q).relu() ** p)
-
-
 @pytest.mark.parametrize(("temperature", "classes"), [(1e-3, 2), (0.07, 1000), (1e4, 10)])
 def test_cross_entropy_passes_at_any_temperature(temperature: float, classes: int) -> None:
     assert JUDGE(tempered(temperature, F.cross_entropy), classes).refusal is None
@@ -54,14 +50,12 @@ def one_by_one(outputs: Tensor, targets: Tensor) -> Tensor:
     return torch.cumsum(torch.exp(differences), 1)[0, -1].log()
 
 
-@pytest.mark.parametrize(("temperature", "classes"), [(0.083, 1000), (1.2, 50_000)])
-def test_a_sum_that_rounds_after_each_class_passes(temperature: float, classes: int) -> None:
-    assert JUDGE(tempered(temperature, one_by_one), classes).refusal is None
+def test_a_sum_that_rounds_after_each_class_passes() -> None:
+    assert JUDGE(tempered(0.083, one_by_one), 1000).refusal is None
 
 
 @pytest.mark.parametrize(
-    ("temperature", "classes", "dtype"),
-    [(0.07, 1000, torch.float32), (0.01, 2, torch.float16), (10.0, 50_000, torch.bfloat16)],
+    ("temperature", "classes", "dtype"), [(0.01, 2, torch.float16), (10.0, 100, torch.bfloat16)]
 )
 def test_what_a_loss_rounds_to_is_not_its_tail(
     temperature: float, classes: int, dtype: torch.dtype
@@ -91,16 +85,6 @@ def test_in_double_precision_each_way_to_round_does_nothing() -> None:
         assert (tensor == third).all()
     assert {tensor.dtype for tensor in made} == {torch.float64}
     assert third.float().dtype is torch.float32
-
-
-def test_the_state_of_a_loss_is_not_written_to() -> None:
-    state = torch.tensor([1.0])
-
-    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(outputs, targets) + 0.0 * state.mul_(2.0).sum()
-
-    assert JUDGE(loss, 3).refusal is None
-    assert state == 1.0
 
 
 def test_a_loss_reads_what_it_has_written_to_a_tensor_of_its_own() -> None:
@@ -153,35 +137,10 @@ def test_a_loss_may_raise_anything_on_targets_of_another_kind() -> None:
     assert JUDGE(loss, None).refusal is Code.LOSS_NOT_CHECKED
 
 
-def test_in_single_precision_other_margins_are_refused_still() -> None:
-    cases: list[tuple[Loss, int, Code]] = [
-        (lambda s, y: F.cross_entropy(s.float() / (1 + y[:, None]), y), 1000, Code.OTHER_MARGIN),
-        (
-            lambda s, y: F.binary_cross_entropy_with_logits(
-                s.float(), F.one_hot(y, s.shape[1]).float()
-            ),
-            *(1000, Code.OTHER_MARGIN),
-        ),
-        (
-            lambda s, y: F.cross_entropy(s.float(), y, label_smoothing=0.01),
-            *(1000, Code.FINITE_MINIMISER),
-        ),
-        (
-            lambda s, y: (
-                F.cross_entropy(s.float(), y) + 1e-3 * s.float().logsumexp(1).square().sum()
-            ),
-            *(1000, Code.FINITE_MINIMISER),
-        ),
-    ]
-    for loss, classes, reason in cases:
-        assert JUDGE(loss, classes).refusal is reason
-
-
 @pytest.mark.parametrize(
     ("loss", "classes"),
     [
         (nn.CrossEntropyLoss(reduction="none"), 10),
-        *((tempered(T, F.binary_cross_entropy_with_logits), None) for T in (1e-3, 100.0)),
         (tempered(0.01, lambda s, y: F.cross_entropy(s, y).log()), 4),
         (nn.SoftMarginLoss(reduction="sum"), None),
         (nn.BCEWithLogitsLoss(pos_weight=torch.tensor([3.0])), None),
@@ -189,8 +148,6 @@ def test_in_single_precision_other_margins_are_refused_still() -> None:
         (lambda s, y: F.cross_entropy(s, y) + 0.5, 3),
         (lambda s, y: F.cross_entropy(s + PRIORS, y), 5),
         (lambda s, y: F.cross_entropy(64 * s - 22 * F.one_hot(y, 5), y), 5),
-        (lambda s, y: F.binary_cross_entropy_with_logits(s.float(), y.float()), None),
-        (lambda s, y: -torch.softmax(s, 1)[0, y[0]].log(), 5),
         (lambda s, y: torch.exp(s - s.gather(1, y[:, None])).sum(), 5),
         (focal, 5),
         (of_margin(lambda q: 1 - q.sigmoid()), None),
@@ -207,24 +164,17 @@ def test_losses_whose_training_maximises_the_margin_pass(loss: Any, classes: int
     ("loss", "classes", "reason"),
     [
         *((powered(p), None, Code.NO_EXPONENTIAL_TAIL) for p in (0.1, 50.0)),
-        *((nn.MSELoss(), classes, Code.FINITE_MINIMISER) for classes in (None, 3)),
+        (nn.MSELoss(), None, Code.FINITE_MINIMISER),
         (nn.MultiMarginLoss(), 3, Code.FINITE_MINIMISER),
-        *((hinge(p), None, Code.FINITE_MINIMISER) for p in (1, 3)),
+        (of_margin(lambda q: (1 - q).relu() ** 3), None, Code.FINITE_MINIMISER),
         (partial(F.cross_entropy, label_smoothing=1e-6), 9, Code.FINITE_MINIMISER),
-        (
-            lambda s, y: F.binary_cross_entropy_with_logits(s, 0.9 * y + 0.05),
-            *(None, Code.FINITE_MINIMISER),
-        ),
         (
             lambda s, y: F.cross_entropy(s, y) + 1e-4 * torch.logsumexp(s, 1).square().mean(),
             *(3, Code.FINITE_MINIMISER),
         ),
         (nn.BCEWithLogitsLoss(), 3, Code.OTHER_MARGIN),
-        (
-            lambda s, y: F.binary_cross_entropy_with_logits(s, F.one_hot(y, 10).double()),
-            *(10, Code.OTHER_MARGIN),
-        ),
-        (lambda s, y: F.cross_entropy(s / (1 + y[:, None]), y), 4, Code.OTHER_MARGIN),
+        # Of many classes, in single precision.
+        (lambda s, y: F.cross_entropy(s.float() / (1 + y[:, None]), y), 1000, Code.OTHER_MARGIN),
         (lambda s, y: F.softplus(-s * y * (1 + 0.5 * (y > 0))).sum(), None, Code.OTHER_MARGIN),
         (lambda s, y: F.softplus(s.mean() - s[0, y[0]]), 4, Code.OTHER_MARGIN),
         (lambda s, y: -s[0, y[0]], 4, Code.OTHER_MARGIN),

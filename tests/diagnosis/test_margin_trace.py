@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -40,55 +40,72 @@ def maximum_margin(norm: NormName, labels: Tensor) -> float:
     return 1.0 / problem.norm.value(ib.solve(problem, tol=1e-9).coef)
 
 
-def trained(
-    module: nn.Module, labels: Tensor, trace: ib.MarginTrace, steps: int, batch: int = N
+def step(module: nn.Module, labels: Tensor, trace: ib.MarginTrace, rows: Any, rate: float) -> None:
+    """Take one step of normalised steepest descent in the trace's norm."""
+    module.zero_grad()
+    outputs = module(X[rows])
+    loss_of(outputs, labels[rows]).backward()  # type: ignore[no-untyped-call]
+    trace.record(outputs, labels[rows])
+    gradients = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
+    move = trace.norm.maximiser(gradients)
+    with torch.no_grad():
+        for name, p in module.named_parameters():
+            p.sub_(rate * move[name])
+
+
+def trained_until(
+    reached: Callable[[], bool],
+    module: nn.Module,
+    labels: Tensor,
+    trace: ib.MarginTrace,
+    batch: int = N,
+    most: int = 2000,
 ) -> None:
-    """Run normalised steepest descent in the trace's norm, with falling rates."""
+    """Train at falling rates until something holds, in a bounded number of steps."""
     generator = torch.Generator().manual_seed(0)
-    for step in range(steps):
+    for number in range(most):
         rows = torch.randperm(N, generator=generator)[:batch]
-        module.zero_grad()
-        outputs = module(X[rows])
-        loss_of(outputs, labels[rows]).backward()  # type: ignore[no-untyped-call]
-        trace.record(outputs, labels[rows])
-        gradients = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
-        move = trace.norm.maximiser(gradients)
-        with torch.no_grad():
-            for name, p in module.named_parameters():
-                p.sub_(0.3 / math.sqrt(1.0 + step) * move[name])
+        step(module, labels, trace, rows, 0.3 / math.sqrt(1.0 + number))
+        if reached():
+            return
+    raise AssertionError(f"not reached in {most} steps")
 
 
-@pytest.mark.parametrize(("norm", "outputs"), [("l2", 1), ("linf", K), ("spectral", K)])
+@pytest.mark.parametrize(("norm", "outputs"), [("l2", 1), ("spectral", K)])
 def test_the_bound_is_above_the_maximum_margin_and_tends_to_it(
     norm: NormName, outputs: int
 ) -> None:
     labels = labels_of(outputs)
     maximum = maximum_margin(norm, labels)
     module = linear(outputs)
-    trace = ib.MarginTrace(module, X, labels, norm, loss=loss_of, every=10)
+    trace = ib.MarginTrace(module, X, labels, norm, loss=loss_of, every=5)
     assert trace.linear
-    trained(module, labels, trace, 600)
+
+    def reached() -> bool:
+        return trace.upper <= 1.05 * maximum and trace.rows[-1]["margin"] >= 0.9 * maximum
+
+    trained_until(reached, module, labels, trace)
     frame = trace.frame()
     assert (frame["upper"] >= maximum * (1 - 1e-7)).all()
     assert (frame["margin"] <= maximum * (1 + 1e-7)).all()
-    assert trace.upper <= frame["upper"].min()
+    assert (frame["best_upper"] <= frame["upper"].cummin()).all()
     assert frame["best_upper"].is_monotonic_decreasing
-    assert maximum * (1 - 1e-7) <= trace.upper <= 1.05 * maximum
-    assert frame["margin"].iloc[-1] >= 0.9 * maximum
 
 
 def test_bounds_of_batches_hold_and_averages_bring_all_samples_in() -> None:
     labels = labels_of(K)
     maximum = maximum_margin("l2", labels)
-    best = {}
-    for average in (0.0, 0.95):
-        module = linear(K)
-        trace = ib.MarginTrace(module, X, labels, loss=cross_entropy, average=average)
-        trained(module, labels, trace, 500, batch=3)
-        frame = trace.frame()
-        assert (frame["upper"] >= maximum * (1 - 1e-7)).all()
-        best[average] = trace.upper
-    assert maximum <= best[0.95] < best[0.0]
+    module = linear(K)
+    alone = ib.MarginTrace(module, X, labels, loss=cross_entropy, average=0.0)
+    averaged = ib.MarginTrace(module, X, labels, loss=cross_entropy, average=0.95)
+    generator = torch.Generator().manual_seed(0)
+    for number in range(100):
+        rows = torch.randperm(N, generator=generator)[:3]
+        step(module, labels, alone, rows, 0.0)
+        step(module, labels, averaged, rows, 0.3 / math.sqrt(1.0 + number))
+    for trace in (alone, averaged):
+        assert (trace.frame()["upper"] >= maximum * (1 - 1e-7)).all()
+    assert maximum <= averaged.upper < alone.upper
 
 
 def test_numbers_are_those_by_hand() -> None:
@@ -131,24 +148,23 @@ def test_of_networks_the_alignment_tends_to_1_and_there_is_no_bound() -> None:
     norm: NormName = "spectral"
     module = seeded(layers(D, 6, K), 1)
     labels = torch.as_tensor(own_labels(module, X))
-    trace = ib.MarginTrace(module, X, labels, norm, every=50)
+    trace = ib.MarginTrace(module, X, labels, norm, every=25)
     assert not trace.linear
     assert trace.degree == pytest.approx(2.0)
-    trained(module, labels, trace, 800)
+    trained_until(lambda: trace.rows[-1]["alignment"] > 0.8, module, labels, trace)
     frame = trace.frame()
     assert frame["upper"].isna().all()
     assert math.isnan(trace.upper)
     assert (frame["alignment"] <= 1.0 + 1e-12).all()
-    first = frame["alignment"].iloc[0]
-    assert first < 0.2
-    assert frame["alignment"].iloc[-1] > 0.8
-    # The margin over ||theta||^L of the weights before the last recorded step.
-    found = frame["margin"].iloc[-1]
+    assert frame["alignment"].iloc[0] < 0.2
+    # The margin over ||theta||^L.
+    last = ib.MarginTrace(module, X, labels, norm)
     value = PARAMETER_NORMS[norm].value(dict(module.named_parameters()))
     scores = module(X).detach()
     own = scores.gather(1, labels[:, None])
     smallest = float((own - scores.scatter(1, labels[:, None], -math.inf)).min())
-    assert found == pytest.approx(smallest / value**2, rel=0.05)
+    step(module, labels, last, slice(None), 0.0)
+    assert last.rows[0]["margin"] == pytest.approx(smallest / value**2, rel=1e-12)
 
 
 def test_the_norm_of_an_optimizer_is_read() -> None:
@@ -177,48 +193,44 @@ def test_rounding_in_single_precision_gives_no_bound() -> None:
     assert (frame["upper"].dropna() >= maximum * (1 - 1e-3)).all()
 
 
-def test_a_table_and_a_picture() -> None:
+def test_a_picture() -> None:
     for module, lines in ((linear(K), 3), (seeded(layers(D, 6, K), 1), 1)):
-        labels = torch.as_tensor(own_labels(copy.deepcopy(module), X))
+        labels = torch.as_tensor(own_labels(module, X))
         trace = ib.MarginTrace(module, X, labels)
         with pytest.raises(ValueError, match="nothing is recorded"):
             trace.plot()
-        trained(module, labels, trace, 20)
+        for _ in range(2):
+            step(module, labels, trace, slice(None), 0.1)
+        assert list(trace.frame()["step"]) == [0, 1]
         left, right = trace.plot().axes
         assert len(left.lines) == lines
         assert len(right.lines) == 2
-        assert list(trace.frame()["step"]) == list(range(20))
 
 
 def test_what_cannot_be_recorded_is_refused() -> None:
     labels = labels_of(K)
     module = linear(K)
 
-    def recorded(loss: Any, minimised: Any = None, *, passes: int = 1, scale: float = 1.0) -> None:
+    def recorded(loss: Any, passes: int = 1) -> None:
         trace = ib.MarginTrace(module, X, labels, loss=loss)
         module.zero_grad()
         for _ in range(passes):
             outputs = module(X)
-            (scale * (minimised or loss)(outputs, labels)).backward()
+            loss(outputs, labels).backward()
         trace.record(outputs, labels)
 
     one_hot = nn.functional.one_hot(labels, K).double()
-    for loss, word in (
+    losses: list[tuple[Any, str]] = [
         (lambda f, y: nn.functional.binary_cross_entropy_with_logits(f, one_hot), "no function"),
         (lambda f, y: cross_entropy(-f, y), "rises"),
-        (lambda f, y: f.sum(dim=1), "one number"),
-    ):
+    ]
+    for loss, word in losses:
         with pytest.raises(ValueError, match=word):
-            recorded(loss, cross_entropy if word == "one number" else None)
-    for options in ({"passes": 2}, {"scale": 128.0}):
-        with pytest.raises(ValueError, match="not those of this loss"):
-            recorded(cross_entropy, **options)
-    module.zero_grad()
-    with pytest.raises(ValueError, match="backward"):
-        ib.MarginTrace(module, X, labels).record(module(X), labels)
-    for wrong in ({"average": 1.0}, {"every": 0}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            ib.MarginTrace(module, X, labels, **wrong)
+            recorded(loss)
+    with pytest.raises(ValueError, match="not those of this loss"):
+        recorded(cross_entropy, passes=2)
+    with pytest.raises(ValueError, match="average"):
+        ib.MarginTrace(module, X, labels, average=1.0)
     biased = nn.Sequential(nn.Linear(D, 5), nn.ReLU(), nn.Linear(5, K)).double()
     with pytest.raises(ib.HomogeneityError, match="bias"):
         ib.MarginTrace(biased, X, labels)

@@ -14,13 +14,13 @@ from torch.optim import lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
 import implicit_bias as ib
-from diagnosis.asking import finding, quiet
+from diagnosis.asking import codes, finding, quiet
 from example_modules import known, seeded
 from implicit_bias.diagnosis import Code
 
 X = torch.randn(8, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 DECAY = 2.0
-STEPS = 60
+STEPS = 30
 
 
 class Training:
@@ -73,18 +73,6 @@ class Training:
         )
         return box.decayed
 
-    def diagnosed(self, rates: Any = None) -> ib.Diagnosis:
-        """Return what `diagnose` says."""
-        return quiet(
-            self.module,
-            X,
-            self.labels,
-            optimizer=self.optimizer,
-            loss=cross_entropy,
-            rates=rates,
-            max_seconds=2.0,
-        )
-
     def by_hand(self) -> Any:
         """1 - prod_t (1 - eta_t lambda), which 1 - exp(-sum_t eta_t lambda) is up to squares."""
         return pytest.approx(1.0 - max(self.kept), abs=self.rounding)
@@ -93,11 +81,11 @@ class Training:
 SCHEDULERS: dict[str, Callable[[Any], LRScheduler]] = {
     "cosine": lambda o: lr_scheduler.CosineAnnealingLR(o, STEPS, eta_min=1e-4),
     "step": lambda o: lr_scheduler.StepLR(o, 7, gamma=0.8),
-    "milestones": lambda o: lr_scheduler.MultiStepLR(o, [9, 9, 31], gamma=0.7),
-    "constant": lambda o: lr_scheduler.ConstantLR(o, 0.2, 25),
-    "linear": lambda o: lr_scheduler.LinearLR(o, 0.1, 1.0, 40),
+    "milestones": lambda o: lr_scheduler.MultiStepLR(o, [9, 9, 21], gamma=0.7),
+    "constant": lambda o: lr_scheduler.ConstantLR(o, 0.2, 15),
+    "linear": lambda o: lr_scheduler.LinearLR(o, 0.1, 1.0, 20),
     "exponential": lambda o: lr_scheduler.ExponentialLR(o, 0.97),
-    "polynomial": lambda o: lr_scheduler.PolynomialLR(o, 50, power=2.0),
+    "polynomial": lambda o: lr_scheduler.PolynomialLR(o, 25, power=2.0),
     # Of both groups one function, or one each.
     "lambda": lambda o: lr_scheduler.LambdaLR(o, lambda t: 1.0 / math.sqrt(1.0 + t)),
     "lambdas": lambda o: lr_scheduler.LambdaLR(o, [lambda t: 0.9**t, lambda t: 1.0 / (1.0 + t)]),
@@ -114,6 +102,7 @@ SCHEDULERS: dict[str, Callable[[Any], LRScheduler]] = {
 
 def test_a_constant_rate_needs_no_telling() -> None:
     training = Training()
+    assert math.isnan(training.decayed())  # the state says nothing yet
     training.run()
     assert training.decayed() == training.by_hand()
     assert training.decayed(training.rates) == pytest.approx(training.decayed(), rel=1e-12)
@@ -147,23 +136,19 @@ def test_before_the_first_change_the_rate_is_that_of_the_start() -> None:
     assert training.decayed(scheduler) == pytest.approx(1 - math.exp(-3 * 0.005 * DECAY))
 
 
-def test_a_scheduler_may_step_per_epoch() -> None:
-    training = Training()
-    scheduler = SCHEDULERS["linear"](training.optimizer)
-    training.run(scheduler, epoch=10)
-    assert training.decayed(scheduler) == pytest.approx(training.decayed(training.rates), rel=1e-9)
-    training.step()
-    # In the middle of an epoch nothing says how many steps an epoch has.
-    with pytest.raises(ValueError, match="list"):
-        training.decayed(scheduler)
-
-
-def test_a_scheduler_may_be_a_step_behind() -> None:
-    training = Training()
-    scheduler = SCHEDULERS["linear"](training.optimizer)
-    training.run(scheduler)
-    training.step()
-    assert training.decayed(scheduler) == pytest.approx(training.decayed(training.rates), rel=1e-9)
+def test_a_scheduler_may_step_per_epoch_or_be_a_step_behind() -> None:
+    for epoch in (1, 10):
+        training = Training()
+        scheduler = SCHEDULERS["linear"](training.optimizer)
+        training.run(scheduler, epoch=epoch)
+        if epoch == 1:
+            training.step()
+        expected = training.decayed(training.rates)
+        assert training.decayed(scheduler) == pytest.approx(expected, rel=1e-9)
+        training.step()
+        # In the middle of an epoch nothing says how many steps an epoch has.
+        with pytest.raises(ValueError, match="list"):
+            training.decayed(scheduler)
 
 
 def test_a_trace_has_counted_the_steps() -> None:
@@ -176,67 +161,42 @@ def test_a_trace_has_counted_the_steps() -> None:
         training.step(trace)
     assert training.decayed(trace) == training.by_hand()
     training.step()
-    with pytest.raises(ValueError, match="60 steps"):
+    with pytest.raises(ValueError, match="30 steps"):
         training.decayed(trace)
 
 
-def test_each_of_several_optimizers_has_its_scheduler() -> None:
-    module = seeded(nn.Linear(5, 3).double(), 1)
-    optimizers = [
-        torch.optim.AdamW([module.weight], lr=0.01, weight_decay=0.5),
-        torch.optim.AdamW([module.bias], lr=0.02, weight_decay=DECAY),
-    ]
-    schedulers = [
-        lr_scheduler.ExponentialLR(optimizers[0], 0.9),
-        lr_scheduler.StepLR(optimizers[1], 3),
-    ]
-    kept = {0: 1.0, 1: 1.0}
-    for _ in range(20):
-        cross_entropy(module(X), torch.arange(8) % 3).backward()  # type: ignore[no-untyped-call]
-        for n, optimizer in enumerate(optimizers):
-            group = optimizer.param_groups[0]
-            kept[n] *= math.exp(-group["lr"] * group["weight_decay"])
-            optimizer.step()
-            schedulers[n].step()
-
-    def decayed(rates: Any) -> float:
-        labels = torch.arange(8) % 3
-        found = ib.box_gap(module, X, labels, optimizer=optimizers, loss=cross_entropy, rates=rates)
-        return found.decayed
-
-    assert decayed(schedulers) == pytest.approx(1.0 - max(kept.values()), rel=1e-9)
-    # The other optimizer may be the one on which decay has acted least.
-    for n in (0, 1):
-        assert math.isnan(decayed(schedulers[n]))
-
-
-def test_optimizers_may_step_at_different_times() -> None:
+def test_each_of_several_optimizers_has_its_scheduler_and_steps() -> None:
     module = seeded(nn.Linear(5, 3).double(), 1)
     optimizers = [
         torch.optim.AdamW([module.weight], lr=0.01, weight_decay=DECAY),
-        torch.optim.AdamW([module.bias], lr=0.01, weight_decay=DECAY),
+        torch.optim.AdamW([module.bias], lr=0.02, weight_decay=0.5),
     ]
-    schedulers = [lr_scheduler.ExponentialLR(optimizer, 0.95) for optimizer in optimizers]
+    schedulers = [
+        lr_scheduler.ExponentialLR(optimizers[0], 0.95),
+        lr_scheduler.StepLR(optimizers[1], 3),
+    ]
     labels = torch.arange(8) % 3
     total = 0.0
-    for step in range(40):
+    for step in range(20):
         cross_entropy(module(X), labels).backward()  # type: ignore[no-untyped-call]
-        for n, (optimizer, scheduler) in enumerate(zip(optimizers, schedulers, strict=True)):
-            if n == 1 and step % 2 == 1:
-                continue  # the biases are moved in each second step
-            if n == 1:
-                total += optimizer.param_groups[0]["lr"]
-            optimizer.step()
-            scheduler.step()
+        optimizers[0].step()
+        schedulers[0].step()
+        if step % 2 == 0:  # the biases are moved in each second step
+            total += 0.5 * optimizers[1].param_groups[0]["lr"]
+            optimizers[1].step()
+            schedulers[1].step()
 
     def decayed(rates: Any) -> float:
         found = ib.box_gap(module, X, labels, optimizer=optimizers, loss=cross_entropy, rates=rates)
         return found.decayed
 
-    assert decayed(schedulers) == pytest.approx(1.0 - math.exp(-DECAY * total), rel=1e-9)
-    # A list of 40 rates does not say which were those of the 20 steps.
+    assert decayed(schedulers) == pytest.approx(1.0 - math.exp(-total), rel=1e-9)
+    # The other optimizer may be the one on which decay has acted least.
+    for scheduler in schedulers:
+        assert math.isnan(decayed(scheduler))
+    # A list of 20 rates does not say which were those of the 10 steps.
     with pytest.raises(ValueError, match="BoxTrace"):
-        decayed([0.01] * 40)
+        decayed([0.01] * 20)
 
 
 def test_what_has_no_gradient_does_not_decay() -> None:
@@ -280,13 +240,6 @@ def test_what_never_had_a_gradient_does_not_count() -> None:
         assert found.decayed == pytest.approx(1.0 - math.exp(-0.1 * DECAY))
 
 
-def test_a_list_is_of_the_first_group_even_if_that_is_frozen() -> None:
-    training = Training()
-    training.run()
-    training.module.weight.requires_grad_(False)
-    assert training.decayed(training.rates) == training.by_hand()
-
-
 def test_a_rate_that_was_set_to_0_by_hand_is_not_that_of_all_steps() -> None:
     training = Training()
     for step in range(STEPS):
@@ -302,15 +255,6 @@ def test_a_rate_that_was_set_to_0_by_hand_is_not_that_of_all_steps() -> None:
     assert training.decayed(training.rates) == pytest.approx(1.0 - kept, abs=training.rounding)
 
 
-def test_a_group_that_came_after_the_scheduler_is_refused() -> None:
-    training = Training()
-    scheduler = SCHEDULERS["exponential"](training.optimizer)
-    training.run(scheduler)
-    training.optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(2))]})
-    with pytest.raises(ValueError, match="group has come"):
-        training.decayed(scheduler)
-
-
 class Warmup(lr_scheduler.LambdaLR):
     """A subclass, whose rates may be its own."""
 
@@ -322,21 +266,16 @@ def test_what_cannot_tell_the_rates_is_refused() -> None:
     plateau: Any = lr_scheduler.ReduceLROnPlateau(training.optimizer)
     mixed = [0.01, SCHEDULERS["cosine"](other.optimizer)]
     for rates, word in (
-        (training.rates[:-1], "59"),
-        ([*training.rates, 0.01], "61"),
+        (training.rates[:-1], "29"),
         ([-0.01] * STEPS, "finite"),
-        ([math.nan] * STEPS, "finite"),
-        (0.01, "one list"),
         ("cosine", "BoxTrace"),
         (plateau, "ReduceLROnPlateau"),
         (Warmup(training.optimizer, lambda t: 1.0), "Warmup"),
         (SCHEDULERS["cosine"](other.optimizer), "no trained tensor"),
         (mixed, "one kind"),
     ):
-        with pytest.raises(ValueError, match=word) as caught:
+        with pytest.raises(ValueError, match=word):
             training.decayed(rates)
-        # Each says what to do.
-        assert "pass" in str(caught.value)
 
 
 def test_a_scheduler_that_is_not_alone_is_refused() -> None:
@@ -347,10 +286,8 @@ def test_a_scheduler_that_is_not_alone_is_refused() -> None:
         training.step()
         first.step()
         second.step()
-    for scheduler in (first, second):
-        with pytest.raises(ValueError, match="something else"):
-            training.decayed(scheduler)
-    assert training.decayed(training.rates) == training.by_hand()
+    with pytest.raises(ValueError, match="something else"):
+        training.decayed(first)
 
 
 def test_optimizers_that_do_not_count_steps_take_lists() -> None:
@@ -382,53 +319,39 @@ def test_momentum_lengthens_coupled_decay(options: dict[str, Any]) -> None:
 
 
 def test_how_far_adams_penalty_has_acted_depends_on_the_gradients() -> None:
-    """It is nearly at the minimum of the penalised loss, though sum_t eta_t lambda is .06."""
+    """At the minimum of the penalised loss it is near, though sum_t eta_t lambda is unknown."""
     module = seeded(nn.Linear(5, 3, bias=False).double(), 1)
     labels = module(X).argmax(dim=1)
     adam = torch.optim.Adam(module.parameters(), lr=0.02, weight_decay=1e-3)
-    options: dict[str, Any] = {"optimizer": adam, "loss": cross_entropy, "max_seconds": 2.0}
-    start = quiet(module, X, labels, **options)
-    assert finding(start, Code.WEIGHT_DECAY).value == 1e-3
-    for _ in range(3000):
-        adam.zero_grad()
-        cross_entropy(module(X), labels).backward()  # type: ignore[no-untyped-call]
-        adam.step()
-    found = quiet(module, X, labels, **options)
+    newton = torch.optim.LBFGS(module.parameters(), max_iter=200, line_search_fn="strong_wolfe")
+
+    def penalised() -> Any:
+        newton.zero_grad()
+        value = cross_entropy(module(X), labels) + 0.5e-3 * module.weight.square().sum()
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    newton.step(penalised)  # type: ignore[no-untyped-call]
+    found = quiet(module, X, labels, optimizer=adam, loss=cross_entropy)
     assert math.isnan(known(found.box).decayed)
     assert known(found.box).penalty_score < 0.01
-    assert Code.NEAR_IN_THE_BOX in [one.code for one in found.findings]
-
-
-def test_a_diagnosis_takes_rates_only_where_decay_is_measured() -> None:
-    training = Training()
-    training.run()
-    plain = torch.optim.AdamW(training.module.parameters(), weight_decay=0.0)
-    given: list[dict[str, Any]] = [
-        {},
-        {"optimizer": training.optimizer},
-        {"optimizer": plain, "loss": cross_entropy},
-    ]
-    for options in given:
-        with pytest.raises(ValueError, match="weight decay"):
-            quiet(training.module, X, training.labels, rates=training.rates, **options)
+    assert Code.NEAR_IN_THE_BOX in codes(found)
 
 
 def test_a_diagnosis_is_told_in_the_same_ways() -> None:
     training = Training(decay=0.1)
-    trace = ib.BoxTrace(training.module, training.optimizer)
     scheduler = SCHEDULERS["lambda"](training.optimizer)
-    for _ in range(STEPS):
-        training.step(trace)
-        scheduler.step()
-    found = training.diagnosed()
-    unknown = finding(found, Code.DECAY_IS_UNKNOWN)
+    training.run(scheduler)
+    module = training.module
+    options: dict[str, Any] = {"optimizer": training.optimizer, "loss": cross_entropy}
+    found = quiet(module, X, training.labels, **options)
     assert math.isnan(known(found.box).decayed)
-    assert unknown.value == 0.1
-    assert "rates=" in str(unknown.cure)
-    for rates in (training.rates, scheduler, [scheduler], trace):
-        told = training.diagnosed(rates)
-        assert known(told.box).decayed == training.by_hand()
-        assert finding(told, Code.DECAY_HAS_HARDLY_ACTED).value == known(told.box).decayed
+    assert finding(found, Code.DECAY_IS_UNKNOWN).value == 0.1
+    told = quiet(module, X, training.labels, rates=scheduler, **options)
+    assert known(told.box).decayed == training.by_hand()
+    assert finding(told, Code.DECAY_HAS_HARDLY_ACTED).value == known(told.box).decayed
+    with pytest.raises(ValueError, match="weight decay"):
+        quiet(module, X, training.labels, rates=training.rates, optimizer=training.optimizer)
     # Rates that are wrong are an error, not a diagnosis without a box.
-    with pytest.raises(ValueError, match="59"):
-        training.diagnosed(training.rates[:-1])
+    with pytest.raises(ValueError, match="29"):
+        quiet(module, X, training.labels, rates=training.rates[:-1], **options)

@@ -17,7 +17,7 @@ from example_modules import Square, layers, margins_by_hand, own_labels, seeded
 from implicit_bias import diagnose
 from implicit_bias.base.validation import Array
 
-MODULES, BLOCKS = 100, 5
+MODULES, BLOCKS = 40, 2
 NORMS = ("l2", "l1", "linf", "spectral", "nuclear")
 # How near a gap is to CVXPY's.
 SAME = 1e-5

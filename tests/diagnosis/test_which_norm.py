@@ -33,6 +33,9 @@ def test_solved_limits_of_linear_modules_are_found(norm: str) -> None:
     found = ib.which_norm(solved(norm), INPUTS, Y)
     assert (found.best, found.evidence) == (norm, "limit")
     assert codes(found)[0] is Code.LIMIT
+    assert Code.LINEAR_MODULE in codes(found)
+    table = str(found).split("\n\n")[0]
+    assert len(table.splitlines()) == 1 + len(found.rows)
     (W,) = (p.detach().numpy() for p in solved(norm).parameters())
     for row in found.rows:
         problem = ib.max_margin(X, Y, row.norm)
@@ -80,14 +83,14 @@ def product(u: list[float], v: list[float]) -> nn.Module:
 def test_rows_of_several_references_are_those_of_each() -> None:
     """Their smallest gap, the geometric mean of their margins, and how much these differ."""
     start, towards = between()
-    references = [start, of(1.3 * next(start.parameters()).detach().numpy()), solved("l2")]
+    references = [start, solved("l2")]
     asked = partial(ib.which_norm, towards, INPUTS, Y, norms=("l2", "linf"))
     together = asked(reference=references)
     alone = [asked(reference=each) for each in references]
     for k, row in enumerate(together.rows):
         each = [found.rows[k] for found in alone]
         margins = [other.reference_margin for other in each]
-        assert row.reference_margin == pytest.approx(math.prod(margins) ** (1 / 3))
+        assert row.reference_margin == pytest.approx(math.prod(margins) ** 0.5)
         assert row.spread == pytest.approx(max(margins) / min(margins))
         assert all(math.isnan(other.spread) for other in each)
         uppers = [known(other.reference_gap).upper for other in each]
@@ -154,44 +157,13 @@ def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:
     hurried = ib.which_norm(module, INPUTS, labels, norms=NORMS[:2], max_seconds=1e-6)
     assert Code.STOPPED in codes(hurried)
     assert Code.STOPPED not in codes(free)
+    assert Code.LINEAR_MODULE not in codes(free)
+    assert "(stopped)" in str(hurried)
     for row, exact in zip(hurried.rows, free.rows, strict=True):
         assert row.gap.stopped
         assert 0 <= row.gap.lower <= exact.gap.upper + 1e-9
         assert exact.gap.lower <= row.gap.upper + 1e-9
         assert row.gap.upper <= 1
-
-
-def test_it_is_shown_as_a_table_and_one_line() -> None:
-    found = ib.which_norm(solved("l2"), INPUTS, Y, reference=solved("linf"))
-    table, text = str(found).split("\n\n")
-    assert len(table.splitlines()) == 1 + len(found.rows)
-    # Of a linear module a second line says where the certified maximum margin is.
-    assert text.splitlines()[0] == found.conclusion
-    assert len(text.splitlines()) == 2
-    assert Code.LINEAR_MODULE in codes(found)
-    # The spread is unknown with one reference alone.
-    assert table.count("needs two references") == len(found.rows)
-    two = ib.which_norm(solved("l2"), INPUTS, Y, reference=[solved("linf"), solved("spectral")])
-    assert "needs two" not in str(two)
-
-
-def test_what_stopped_means_is_shown_below_the_table() -> None:
-    module = network(3)
-    labels = own_labels(module, INPUTS)
-    for seconds in (None, 1e-6):
-        found = ib.which_norm(module, INPUTS, labels, norms=NORMS[:2], max_seconds=seconds)
-        table, text = str(found).split("\n\n")
-        explained = [line for line in text.splitlines() if line.startswith("(stopped)")]
-        assert len(explained) == (seconds is not None)
-        assert ("(stopped)" in table) == (seconds is not None)
-        assert Code.LINEAR_MODULE not in codes(found)
-
-
-def test_the_maximum_margin_of_a_linear_module_is_where_it_is_said_to_be() -> None:
-    module, _ = between()
-    for row in ib.which_norm(module, INPUTS, Y).rows:
-        space = ib.diagnose(module, INPUTS, Y, norm=row.norm).function_space
-        assert known(space).excess == pytest.approx((1 - row.gap.upper) ** -0.5 - 1, abs=1e-4)
 
 
 # --- what is asked -------------------------------------------------------------------------------
@@ -222,10 +194,9 @@ def test_the_module_is_left_as_it_is() -> None:
         assert torch.equal(value, before[name])
 
 
-@pytest.mark.parametrize("size", [1.0, 10.0])
-def test_gaps_in_closed_form(size: float) -> None:
+def test_gaps_in_closed_form() -> None:
     """Of w >= 0 on the one sample (1, ..., 1), whose optimum is 1 / root P in l2, 1 / P in linf."""
-    w = np.append(np.ones(299), size)
+    w = np.append(np.ones(299), 10.0)
     found = ib.which_norm(of(w[None]), torch.ones(1, 300), [1], norms=("l2", "linf"))
     expected = (1 - w.sum() ** 2 / (300 * (w @ w)), 1 - (w.sum() / (300 * w.max())) ** 2)
     for row, gap in zip(found.rows, expected, strict=True):
