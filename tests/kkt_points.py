@@ -33,7 +33,7 @@ def set_to_kkt_point(
     """Bring a homogeneous module to a KKT point of a norm, from its own weights."""
     _separate(module, inputs, labels)
     trainee = as_trainee(module, inputs, labels, norm)
-    margins_of = trainee.gradients
+    margins_of = trainee.function
     every_pair = np.arange(len(margins_of.pairs))
 
     def size(theta: Tensor) -> float:

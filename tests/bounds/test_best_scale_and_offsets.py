@@ -11,7 +11,7 @@ import pytest
 from cases import separable
 from implicit_bias import MarginProblem, Status, certify, max_margin
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import grade, primal_bound
+from implicit_bias.bounds.certificate import grade, primal_estimate
 from implicit_bias.bounds.upper import best_scale, offsets_of_zero
 from oracles import exact_bounds
 
@@ -96,7 +96,7 @@ def test_progress_of_a_solver_is_the_upper_bound_but_for_rounding() -> None:
     margins = problem.margins(problem.decision(coef))
     expected = certify(problem, coef).upper
     assert expected < 0.99 * problem.value_of_zero
-    assert primal_bound(problem, coef, margins) == pytest.approx(expected, rel=1e-9)
+    assert primal_estimate(problem, coef, margins) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("C", [1e6, 1e12])

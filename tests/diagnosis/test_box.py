@@ -17,8 +17,7 @@ import implicit_bias as ib
 from diagnosis.asking import finding, quiet
 from example_modules import known, seeded
 from implicit_bias.diagnosis import Code
-from implicit_bias.modules.optimizers import OptimizerError
-from implicit_bias.modules.steps import KINDS, REGISTERED, register
+from implicit_bias.modules.steps import REGISTERED, RULES, OptimizerError, register
 
 RNG = np.random.default_rng(0)
 X = torch.tensor(RNG.normal(size=(30, 5)))
@@ -242,7 +241,7 @@ def test_batches_are_read_once() -> None:
 
 def test_an_optimizer_of_ones_own_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its eps may be no number, as Adafactor's."""
-    monkeypatch.setattr("implicit_bias.modules.steps.KINDS", dict(KINDS))
+    monkeypatch.setattr("implicit_bias.modules.steps.RULES", dict(RULES))
     monkeypatch.setattr("implicit_bias.modules.steps.REGISTERED", dict(REGISTERED))
     module = nn.Linear(5, 3).double()
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import implicit_bias as ib
-from implicit_bias.modules.optimizers import OptimizerError
+from implicit_bias.modules.steps import OptimizerError
 
 X = torch.randn(30, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 Y = torch.randint(3, (30,), generator=torch.Generator().manual_seed(1))

@@ -77,7 +77,7 @@ def test_norms_are_read_from_optimizers() -> None:
     assert hurried["gap_l2"] > free["gap_l2"] + 0.05  # the search was stopped
     with pytest.warns(DiagnosisWarning, match="optimizer"):
         half = Recorder(module, X, LABELS, norms=both[:1])
-    assert half.subject.gradients.shapes.keys() == {"0.weight"}
+    assert half.subject.function.shapes.keys() == {"0.weight"}
 
 
 def test_points_before_separation_have_no_gap() -> None:

@@ -12,8 +12,8 @@ from diagnosis.asking import X, codes, finding, quiet, relu, single
 from example_modules import linear, margins_by_hand, own_labels, scale_weights, seeded
 from implicit_bias import LimitConfig, diagnose, train_to_limit
 from implicit_bias.diagnosis import Code
-from implicit_bias.diagnosis.findings import WORDS, Kind
-from implicit_bias.modules.optimizers import OptimizerError
+from implicit_bias.diagnosis.findings import WORDS, Topic
+from implicit_bias.modules.steps import OptimizerError
 from implicit_bias.training.losses import MarginLoss, as_loss
 
 RATES = {Code.LOGARITHMIC_RATE, Code.CONSTANT_RATE}
@@ -101,14 +101,14 @@ def test_after_train_to_limit_nobody_is_told_to_train_to_the_limit() -> None:
     train_to_limit(module, inputs, [1, 1, -1], config, optimizer=optimizer, stop_at_gap=0.05)
     found = quiet(module, inputs, [1, 1, -1], optimizer=optimizer)
     assert found.gap <= 0.05
-    assert not {Kind.RATE, Kind.OBSTACLE} & {code.kind for code in codes(found)}
+    assert not {Topic.RATE, Topic.OBSTACLE} & {code.topic for code in codes(found)}
     # The same weights, scaled until the gradient of the loss is 0.
     scale_weights(module, 1e4)
     again = quiet(module, inputs, [1, 1, -1], optimizer=optimizer)
     assert again.gap == pytest.approx(found.gap, abs=1e-6)
     assert again.warnings == ()
     assert again.advice == ""
-    assert not {Kind.RATE, Kind.OBSTACLE} & {code.kind for code in codes(again)}
+    assert not {Topic.RATE, Topic.OBSTACLE} & {code.topic for code in codes(again)}
 
 
 def test_gradients_that_shrank_faster_than_adam_forgets_are_seen() -> None:
@@ -184,7 +184,7 @@ def test_losses_that_are_not_exponential_like_are_named(
         assert found.warnings == ()
     else:
         assert found.warnings == (str(finding(found, code)),)
-        assert RATES.isdisjoint(codes(found)) == code.blocks
+        assert RATES.isdisjoint(codes(found)) == code.keeps_from_limit
 
 
 # --- the optimizer -------------------------------------------------------------------------------
@@ -225,4 +225,4 @@ def test_weight_decay_and_parameters_that_the_optimizer_does_not_have() -> None:
 def test_every_code_has_a_sentence() -> None:
     for code in Code:
         assert WORDS[code]["found"]
-        assert not code.blocks or WORDS[code].keys() & {"why", "cure"}
+        assert not code.keeps_from_limit or WORDS[code].keys() & {"why", "cure"}

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from example_modules import Computed, drawn, layers, linear, margins_by_hand, own_labels, seeded
 from implicit_bias.base.validation import Array
-from implicit_bias.modules import multipliers
+from implicit_bias.modules import tangent_program
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.subject import Subject, margins_of
 from implicit_bias.norms import L1, L2, LInf, Spectral
@@ -60,12 +60,12 @@ def labelled(module: nn.Module, X: Tensor = X) -> Margins:
 
 def scaled(
     module: nn.Module, degree: float, norm: ParameterNorm = NORMS["l2"]
-) -> tuple[multipliers.TangentProgram, Array]:
+) -> tuple[tangent_program.TangentProgram, Array]:
     """Tangent program at margin 1; J by brute force."""
-    gradients = labelled(module)
-    q, J = margins_by_hand(module, X, gradients.labels)
-    np.testing.assert_allclose(gradients.margins(gradients.theta), q)
-    program = Subject(gradients, degree).at_margin_1(norm)
+    function = labelled(module)
+    q, J = margins_by_hand(module, X, function.labels)
+    np.testing.assert_allclose(function.margins(function.theta), q)
+    program = Subject(function, degree).at_margin_1(norm)
     assert program.margins.min() == pytest.approx(1.0)
     return program, J * program.scale ** (1 - degree)
 
@@ -80,17 +80,17 @@ CASES: dict[str, tuple[float, Callable[[], nn.Module]]] = {
 }
 
 
-def by_cvxpy(gradients: Margins, J: Array, degree: float, norm: ParameterNorm) -> float:
+def by_cvxpy(function: Margins, J: Array, degree: float, norm: ParameterNorm) -> float:
     """Optimum of the tangent program."""
     w, parts, start = cp.Variable(J.shape[1]), {}, 0
-    for name, shape in gradients.shapes.items():
+    for name, shape in function.shapes.items():
         parts[name] = w[start : start + shape.numel()]
         start += shape.numel()
-    program = cp.Problem(cp.Minimize(norm.atom(parts, gradients.shapes, cp)), [J @ w >= degree])
+    program = cp.Problem(cp.Minimize(norm.atom(parts, function.shapes, cp)), [J @ w >= degree])
     return float(program.solve(solver=cp.CLARABEL))
 
 
-def check(found: multipliers.Multipliers, J: Array, degree: float) -> None:
+def check(found: tangent_program.Multipliers, J: Array, degree: float) -> None:
     """Check that multipliers, direction and scaling are what they claim to be."""
     assert (found.weights >= 0).all()
     np.testing.assert_allclose(found.combination, J.T @ found.weights, atol=1e-9)

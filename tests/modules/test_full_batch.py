@@ -68,10 +68,10 @@ def test_margins_and_gradients_are_those_of_training_mode(
     np.testing.assert_allclose(margins.rows(margins.theta, chosen), J, **close)
     np.testing.assert_allclose(margins.gram(margins.theta, chosen), J @ J.T, **close)
     weights = np.random.default_rng(0).random(len(q))
-    np.testing.assert_allclose(margins.combine(margins.theta, weights), weights @ J, **close)
+    np.testing.assert_allclose(margins.vjp(margins.theta, weights), weights @ J, **close)
     direction = drawn(J.shape[1])
     np.testing.assert_allclose(
-        margins.slopes(margins.theta, direction), J @ direction.numpy(), **close
+        margins.jvp(margins.theta, direction), J @ direction.numpy(), **close
     )
 
 
@@ -117,8 +117,8 @@ def test_a_constant_channel_is_normalised_to_its_shift() -> None:
     hidden = ib.full_batch(module[:2], X)(X)
     torch.testing.assert_close(hidden[:, 2], norm.bias[2].expand(14))
     whole = ib.full_batch(module, X)
-    gradients = torch.autograd.grad(whole(X[:3]).sum(), list(whole.parameters()))
-    assert all(bool(g.isfinite().all()) for g in gradients)
+    function = torch.autograd.grad(whole(X[:3]).sum(), list(whole.parameters()))
+    assert all(bool(g.isfinite().all()) for g in function)
 
 
 def test_a_module_may_write_into_its_inputs() -> None:

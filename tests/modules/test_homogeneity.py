@@ -43,11 +43,11 @@ DEGREES: dict[str, tuple[float, Callable[[], nn.Module]]] = {
 @pytest.mark.parametrize("name", DEGREES)
 def test_the_degree_is_that_of_the_formula(name: str) -> None:
     degree, build = DEGREES[name]
-    gradients = margins(build())
-    assert degree_of(gradients) == pytest.approx(degree, abs=1e-9)
-    assert degree_of(gradients, degree) == degree
+    function = margins(build())
+    assert degree_of(function) == pytest.approx(degree, abs=1e-9)
+    assert degree_of(function, degree) == degree
     with pytest.raises(HomogeneityError, match=f"degree {degree + 1:.4g}"):
-        degree_of(gradients, degree + 1)
+        degree_of(function, degree + 1)
 
 
 def test_gradients_of_another_function_are_refused() -> None:
@@ -76,8 +76,8 @@ def test_a_sum_whose_terms_cancel_is_homogeneous() -> None:
     """Weights of 1e12 make outputs of 1: rounding alone breaks Euler's identity by 1e-4."""
     module = of(np.array([[1e12, -1e12]]))
     inputs = torch.tensor([[0.7, 0.7 - 1e-12], [1 / 3, 1 / 3 - 2e-12]], dtype=torch.float64)
-    gradients = Margins(module, (inputs,), np.array([1, 1]))
-    assert degree_of(gradients) == pytest.approx(1.0)
+    function = Margins(module, (inputs,), np.array([1, 1]))
+    assert degree_of(function) == pytest.approx(1.0)
 
 
 # --- degrees in some parameters ------------------------------------------------------------------
@@ -91,13 +91,13 @@ def test_degrees_in_some_parameters() -> None:
         b=torch.empty(3),
         c=torch.empty(D),
     )
-    gradients = margins(module)
-    assert degree_in(gradients, ["W.weight"], ["c"]) == pytest.approx(2.0)
-    assert degree_in(gradients, ["b"], ["c"]) == pytest.approx(1.0)
-    assert degree_in(gradients, ["W.weight", "b"], ["c"]) == pytest.approx(3.0)
-    assert degree_in(gradients, ["c"], ["b"]) == pytest.approx(1.0)
-    assert np.isnan(degree_in(gradients, ["c"]))
-    assert np.isnan(degree_in(gradients, ["W.weight"], ["b", "c"]))  # of outputs that are 0
+    function = margins(module)
+    assert degree_in(function, ["W.weight"], ["c"]) == pytest.approx(2.0)
+    assert degree_in(function, ["b"], ["c"]) == pytest.approx(1.0)
+    assert degree_in(function, ["W.weight", "b"], ["c"]) == pytest.approx(3.0)
+    assert degree_in(function, ["c"], ["b"]) == pytest.approx(1.0)
+    assert np.isnan(degree_in(function, ["c"]))
+    assert np.isnan(degree_in(function, ["W.weight"], ["b", "c"]))  # of outputs that are 0
 
 
 def test_directions_have_degree_0() -> None:
@@ -109,10 +109,10 @@ def test_directions_have_degree_0() -> None:
         a=torch.empty(1),
         b=torch.empty(1),
     )
-    gradients = margins(module)
-    assert set(of_degree_0(gradients)) >= {"v"}
-    assert "f.weight" not in of_degree_0(gradients)
-    assert "v" in directions(gradients)
+    function = margins(module)
+    assert set(of_degree_0(function)) >= {"v"}
+    assert "f.weight" not in of_degree_0(function)
+    assert "v" in directions(function)
 
 
 # --- causes --------------------------------------------------------------------------------------
@@ -154,18 +154,18 @@ CAUSES: dict[str, tuple[Callable[[], nn.Module], str, bool]] = {
 @pytest.mark.parametrize("name", CAUSES)
 def test_the_cause_is_found(name: str) -> None:
     build, match, leads = CAUSES[name]
-    gradients = margins(build())
+    function = margins(build())
     with pytest.raises(HomogeneityError, match=match) as caught:
-        degree_of(gradients)
+        degree_of(function)
     assert caught.value.leads == leads
 
 
 def test_a_bias_that_is_0_is_found_by_its_gradient() -> None:
     module = nn.Sequential(linear(D, 5), nn.ReLU(), nn.Linear(5, 1))
-    gradients = margins(module)
-    parts = gradients.parameters(gradients.theta)
+    function = margins(module)
+    parts = function.parameters(function.theta)
     parts["2.bias"] = torch.zeros_like(parts["2.bias"])
-    at_0 = gradients.restricted(gradients.shapes, gradients.flat(parts))
+    at_0 = function.restricted(function.shapes, function.flat(parts))
     assert not at_0.parameters(at_0.theta)["2.bias"].any()
     with pytest.raises(HomogeneityError, match=r"2\.bias"):
         degree_of(at_0)

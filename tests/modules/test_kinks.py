@@ -14,8 +14,8 @@ from implicit_bias import LimitConfig, diagnose, train_to_limit
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.modules.kinks import KinkSearch, Pieces, gap_across_kinks
-from implicit_bias.modules.multipliers import Multipliers
 from implicit_bias.modules.subject import Subject, margins_of
+from implicit_bias.modules.tangent_program import Multipliers
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 
 RADIUS = KinkSearch.radius
@@ -140,18 +140,18 @@ def test_rows_of_pieces_are_gradients_nearby_for_which_eulers_identity_holds_at_
     for point in points:
         moved = (point - program.theta).abs() / program.theta.abs()
         np.testing.assert_allclose(moved, 0.1)
-    pieces = Pieces(program.gradients, list(points), np.stack(factors))
+    pieces = Pieces(program.function, list(points), np.stack(factors))
     every = np.arange(len(program.margins))
     parts = []
     for point, factor in zip(points, factors, strict=True):
-        parts.append(factor[:, None] * program.gradients.rows(point, every))
+        parts.append(factor[:, None] * program.function.rows(point, every))
     J = np.concatenate(parts)
     np.testing.assert_allclose(J @ program.theta.numpy(), np.tile(2.0 * program.margins, 2))
     rng = np.random.default_rng(0)
     weights, w = rng.random(len(J)), rng.normal(size=J.shape[1])
     theta = program.theta
-    np.testing.assert_allclose(pieces.combine(theta, weights), J.T @ weights, atol=1e-9)
-    np.testing.assert_allclose(pieces.slopes(theta, torch.tensor(w)), J @ w, atol=1e-9)
+    np.testing.assert_allclose(pieces.vjp(theta, weights), J.T @ weights, atol=1e-9)
+    np.testing.assert_allclose(pieces.jvp(theta, torch.tensor(w)), J @ w, atol=1e-9)
     for chosen in (rng.permutation(len(J))[:7], rng.permutation(len(J))[:9]):  # some are held
         np.testing.assert_allclose(pieces.rows(theta, chosen), J[chosen], atol=1e-9)
         gram = J[chosen] @ J[chosen].T

@@ -17,27 +17,27 @@ from modules.programs import CASES, D, N, X, labelled, relu, scaled
 def test_products_with_the_gradients(name: str, blocks: int | None) -> None:
     degree, build = CASES[name]
     program, J = scaled(build(), degree)
-    gradients, theta = program.gradients, program.theta
-    gradients.entries = gradients.entries if blocks is None else blocks * len(theta)
+    function, theta = program.function, program.theta
+    function.entries = function.entries if blocks is None else blocks * len(theta)
     rng = np.random.default_rng(0)
     weights, w = rng.random(len(J)), rng.normal(size=J.shape[1])
     chosen = rng.permutation(len(J))[: len(J) - 2]
-    np.testing.assert_allclose(gradients.combine(theta, weights), J.T @ weights, atol=1e-9)
-    np.testing.assert_allclose(gradients.slopes(theta, torch.tensor(w)), J @ w, atol=1e-9)
-    np.testing.assert_allclose(gradients.rows(theta, chosen), J[chosen], atol=1e-9)
-    gram = gradients.gram(theta, chosen)
+    np.testing.assert_allclose(function.vjp(theta, weights), J.T @ weights, atol=1e-9)
+    np.testing.assert_allclose(function.jvp(theta, torch.tensor(w)), J @ w, atol=1e-9)
+    np.testing.assert_allclose(function.rows(theta, chosen), J[chosen], atol=1e-9)
+    gram = function.gram(theta, chosen)
     np.testing.assert_allclose(gram, J[chosen] @ J[chosen].T, rtol=1e-9, atol=1e-9)
     others = rng.permutation(len(J))[:5]
-    gram, J_other = gradients.gram(theta, chosen, others=others), J[others]
+    gram, J_other = function.gram(theta, chosen, others=others), J[others]
     np.testing.assert_allclose(gram, J[chosen] @ J_other.T, rtol=1e-10, atol=1e-10 * gram.max())
-    np.testing.assert_allclose(J @ theta.numpy(), degree * gradients.margins(theta), rtol=1e-9)
+    np.testing.assert_allclose(J @ theta.numpy(), degree * function.margins(theta), rtol=1e-9)
 
 
 def test_restricted_margins_hold_the_other_parameters() -> None:
     program, J = scaled(CASES["mixed-classes"][1](), 4.0)
-    alone = program.gradients.restricted(["conv.weight"], program.theta)
+    alone = program.function.restricted(["conv.weight"], program.theta)
     np.testing.assert_allclose(alone.margins(alone.theta), program.margins)
-    shapes = program.gradients.shapes
+    shapes = program.function.shapes
     start = sum(shapes[k].numel() for k in shapes if k in ("first.weight", "second", "scale"))
     start -= shapes["scale"].numel() * (
         list(shapes).index("scale") > list(shapes).index("conv.weight")
@@ -50,7 +50,7 @@ def test_restricted_margins_hold_the_other_parameters() -> None:
 def test_a_homogeneous_module_is_the_same_at_any_scale_in_some_parameters() -> None:
     """What is held fast is scaled as well: f(c theta) / c^L of all of theta."""
     program, J = scaled(CASES["mixed-classes"][1](), 4.0)
-    far = program.gradients.at_scale(8.0, 4.0)
+    far = program.function.at_scale(8.0, 4.0)
     alone = far.restricted(["conv.weight"], program.theta)
     np.testing.assert_allclose(alone.margins(alone.theta), program.margins)
     np.testing.assert_allclose(far.rows(program.theta, np.arange(len(J))), J, atol=1e-9)
@@ -75,10 +75,10 @@ def used_twice() -> nn.Module:
     ids=["twice", "tied", "bias"],
 )
 def test_grams_of_matrices_that_are_used_twice(build: Callable[[], nn.Module]) -> None:
-    gradients = labelled(seeded(build(), 2))
-    every = np.arange(len(gradients.pairs))
-    J = gradients.rows(gradients.theta, every)
-    np.testing.assert_allclose(gradients.gram(gradients.theta, every), J @ J.T, rtol=1e-9)
+    function = labelled(seeded(build(), 2))
+    every = np.arange(len(function.pairs))
+    J = function.rows(function.theta, every)
+    np.testing.assert_allclose(function.gram(function.theta, every), J @ J.T, rtol=1e-9)
 
 
 def test_two_classes_are_two_labels() -> None:
@@ -91,8 +91,8 @@ def test_two_classes_are_two_labels() -> None:
     np.testing.assert_allclose(of_two.margins(of_two.theta), of_one.margins(of_one.theta))
     # with the readout's two rows as one direction, its gradient is shorter by the root of 2
     weights = np.random.default_rng(0).random(N)
-    v1 = of_one.parameters(of_one.combine(of_one.theta, weights))
-    v2 = of_two.parameters(of_two.combine(of_two.theta, weights))
+    v1 = of_one.parameters(of_one.vjp(of_one.theta, weights))
+    v2 = of_two.parameters(of_two.vjp(of_two.theta, weights))
     np.testing.assert_allclose(v2["0.weight"], v1["0.weight"], atol=1e-12)
     np.testing.assert_allclose(v2["2.weight"], torch.cat([-v1["2.weight"], v1["2.weight"]]))
 
@@ -101,7 +101,7 @@ def test_margins_of_some_samples_are_some_of_the_margins() -> None:
     whole, J = scaled(relu(3), 2.0)
     samples = np.array([7, 2, 4])
     pairs = (2 * samples[:, None] + np.arange(2)).reshape(-1)
-    some = whole.gradients.of_samples(samples)
+    some = whole.function.of_samples(samples)
     np.testing.assert_allclose(some.margins(whole.theta), whole.margins[pairs])
     np.testing.assert_allclose(some.rows(whole.theta, np.arange(6)), J[pairs], atol=1e-12)
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from example_modules import drawn, linear, of, seeded
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.modules import multipliers
+from implicit_bias.modules import multipliers, tangent_program
 from implicit_bias.modules.level_method import LevelMethod
 from implicit_bias.modules.subject import Subject
 from implicit_bias.modules.tangent_program import Multipliers
@@ -37,11 +37,11 @@ def test_the_best_multipliers_are_those_of_brute_force(norm: str, name: str) -> 
     degree, build = CASES[name]
     program, J = scaled(build(), degree, NORMS[norm])
     found = multipliers.best_multipliers(program)
-    optimum = by_cvxpy(program.gradients, J, degree, NORMS[norm])
+    optimum = by_cvxpy(program.function, J, degree, NORMS[norm])
     assert found.method == "exact"
     assert found.lower == pytest.approx(optimum, rel=1e-6)
     assert found.upper == pytest.approx(optimum, rel=1e-6)
-    v = program.gradients.parameters(found.combination)
+    v = program.function.parameters(found.combination)
     assert found.lower == pytest.approx(NORMS[norm].dual(v))
     check(found, J, degree)
 
@@ -65,14 +65,14 @@ def test_the_level_method_brackets_the_optimum(norm: str) -> None:
     How many steps it takes to 2 % depends on how the processor rounds.
     """
     program, J = scaled(seeded(linear(D, 3), 2), 1.0, NORMS[norm])
-    optimum = by_cvxpy(program.gradients, J, 1.0, NORMS[norm])
+    optimum = by_cvxpy(program.function, J, 1.0, NORMS[norm])
     lower, upper = [0.0], [np.inf]
 
     def near(found: Multipliers) -> bool:
         return found.upper <= 1.02 * found.lower
 
     for method in (LevelMethod(most_steps=0), LevelMethod(most_steps=5), LevelMethod()):
-        start = program.judge(multipliers.loss_weights(program.margins, 2))
+        start = program.judge(tangent_program.loss_weights(program.margins, 2))
         found = method.improve([start], near, NEVER)
         lower.append(found.lower)
         upper.append(found.upper)
@@ -91,13 +91,13 @@ def test_bounds_of_two_starts_come_with_what_attains_them() -> None:
     program, J = scaled(seeded(linear(D, 3), 2), 1.0, NORMS["linf"])
     best = multipliers.best_multipliers(program)
     equal = program.judge(np.ones(len(J)))
-    few = program.judge(multipliers.loss_weights(program.margins, 2, 30.0))
+    few = program.judge(tangent_program.loss_weights(program.margins, 2, 30.0))
     short = program.with_direction(few, best.direction, J @ best.direction.numpy())
     assert short.lower < equal.lower
     assert short.upper < equal.upper
     found = LevelMethod(most_steps=0).improve([equal, short], lambda _: False, NEVER)
     assert (found.lower, found.upper) == (equal.lower, short.upper)
-    direction = program.gradients.parameters(found.direction)
+    direction = program.function.parameters(found.direction)
     assert found.upper == pytest.approx(program.norm.value(direction))
     check(found, J, 1.0)
 
@@ -105,10 +105,10 @@ def test_bounds_of_two_starts_come_with_what_attains_them() -> None:
 @pytest.mark.parametrize("norm", ["l2", "nuclear", "mixed"])
 def test_any_weights_prove_a_lower_bound_and_any_direction_an_upper_one(norm: str) -> None:
     program, J = scaled(relu(3), 2.0, NORMS[norm])
-    optimum = by_cvxpy(program.gradients, J, 2.0, NORMS[norm])
+    optimum = by_cvxpy(program.function, J, 2.0, NORMS[norm])
     weights = np.random.default_rng(0).random(len(J))
     found = program.judge(weights)
-    size = NORMS[norm].dual(program.gradients.parameters(torch.tensor(J.T @ weights)))
+    size = NORMS[norm].dual(program.function.parameters(torch.tensor(J.T @ weights)))
     assert found.lower == pytest.approx(2.0 * weights.sum() / size)
     assert found.lower <= optimum * (1 + 1e-6)
     check(found, J, 2.0)
@@ -123,8 +123,8 @@ def test_any_weights_prove_a_lower_bound_and_any_direction_an_upper_one(norm: st
 def test_in_l2_the_bounds_meet_to_rounding() -> None:
     """Though an interior point has the multipliers to half of the digits of its gap."""
     sizes = torch.logspace(0, -2, 20, dtype=torch.float64)
-    gradients = labelled(seeded(linear(20), 2), drawn(200, 20) * sizes)
-    found = Subject(gradients, 1.0).measure(NORMS["l2"])
+    function = labelled(seeded(linear(20), 2), drawn(200, 20) * sizes)
+    found = Subject(function, 1.0).measure(NORMS["l2"])
     assert found.method == "exact"
     assert found.lower == pytest.approx(found.upper, rel=1e-9)
 
@@ -187,8 +187,8 @@ def test_a_small_gap_is_known_more_accurately_than_a_large_one() -> None:
 def test_without_a_time_limit_no_search_was_stopped() -> None:
     """Features of sizes from 1 to 1e-7, of which rounding keeps the bounds apart."""
     sizes = torch.logspace(0, -7, 8, dtype=torch.float64)
-    gradients = labelled(of((drawn(1, 8, seed=1) / sizes).numpy()), drawn(40, 8) * sizes)
-    found = Subject(gradients, 1.0).measure(NORMS["l2"])
+    function = labelled(of((drawn(1, 8, seed=1) / sizes).numpy()), drawn(40, 8) * sizes)
+    found = Subject(function, 1.0).measure(NORMS["l2"])
     assert found.lower < (1 - 1e-6) * found.upper
     assert found.gap_lower <= found.gap
     assert found.method == "interior point"
@@ -199,9 +199,9 @@ def test_without_a_time_limit_no_search_was_stopped() -> None:
 def test_many_pairs_are_solved_on_some(norm: str) -> None:
     """More than the first working set has."""
     inputs = drawn(4000, 2)
-    gradients = labelled(seeded(linear(2), 2), inputs)
-    found = Subject(gradients, 1.0).measure(NORMS[norm])
-    optimum = solve(max_margin(inputs.numpy(), gradients.labels, norm), tol=1e-10)
+    function = labelled(seeded(linear(2), 2), inputs)
+    found = Subject(function, 1.0).measure(NORMS[norm])
+    optimum = solve(max_margin(inputs.numpy(), function.labels, norm), tol=1e-10)
     assert found.lower == pytest.approx(optimum.certificate.lower, rel=1e-6)
     assert found.upper == pytest.approx(optimum.certificate.upper, rel=1e-6)
 
@@ -214,7 +214,7 @@ def test_without_a_gram_matrix_in_time_single_passes_bound_the_optimum(
     monkeypatch.setattr(multipliers._GramMatrix, "share_of_first", 0.0)
     monkeypatch.setattr(multipliers.MultiplierSearch, "_rows", lambda *given: None)
     found = multipliers.best_multipliers(program, deadline=Deadline.after(60.0))
-    optimum = by_cvxpy(program.gradients, J, 2.0, NORMS[norm])
+    optimum = by_cvxpy(program.function, J, 2.0, NORMS[norm])
     assert found.method == ("stopped" if norm == "l2" else "level method")
     assert found.lower <= optimum * (1 + 1e-6)
     assert optimum * (1 - 1e-6) <= found.upper
@@ -230,17 +230,17 @@ def test_the_level_method_leaves_a_start_that_has_one_pair_alone() -> None:
     weights[program.margins.argmin()] = 1.0
     search = LevelMethod(most_steps=40)
     found = search.improve([program.judge(weights)], lambda _: False, NEVER)
-    optimum = by_cvxpy(program.gradients, J, 2.0, NORMS["l2"])
+    optimum = by_cvxpy(program.function, J, 2.0, NORMS["l2"])
     assert found.lower <= optimum * (1 + 1e-6)
     assert found.lower > 0.9 * optimum
     assert optimum * (1 - 1e-6) <= found.upper < 1.1 * optimum
 
 
 def test_a_gram_matrix_ends_with_its_deadline() -> None:
-    gradients = scaled(relu(3), 2.0, NORMS["l2"])[0].gradients
-    pairs = np.arange(len(gradients.pairs))
+    function = scaled(relu(3), 2.0, NORMS["l2"])[0].function
+    pairs = np.arange(len(function.pairs))
     with pytest.raises(TimeoutError):
-        gradients.gram(gradients.theta, pairs, deadline=Deadline.after(0.0))
+        function.gram(function.theta, pairs, deadline=Deadline.after(0.0))
 
 
 def test_the_weights_of_the_loss_are_its_derivatives() -> None:
@@ -252,7 +252,7 @@ def test_the_weights_of_the_loss_are_its_derivatives() -> None:
     margins = pairs.margins(outputs.detach().numpy())
     expected = slopes.numpy()
     expected[np.arange(5), labels] = 0.0
-    table = pairs.alpha(multipliers.loss_weights(margins, 2))
+    table = pairs.alpha(tangent_program.loss_weights(margins, 2))
     np.testing.assert_allclose(table, expected / expected.max())
-    huge = multipliers.loss_weights(np.array([800.0, 801.0]), 1)
+    huge = tangent_program.loss_weights(np.array([800.0, 801.0]), 1)
     np.testing.assert_allclose(huge, [1.0, np.exp(-1.0)])

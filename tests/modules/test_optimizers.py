@@ -15,7 +15,8 @@ from diagnosis.test_random_modules import OVER, WITHIN
 from example_modules import Square, drawn, layers, own_labels, seeded
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.multipliers import best_multipliers
-from implicit_bias.modules.optimizers import OptimizerError, geometry_of, has_decay, left_out
+from implicit_bias.modules.optimizers import geometry_of, has_decay, left_out
+from implicit_bias.modules.steps import OptimizerError
 from implicit_bias.modules.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ComposedNorm
 from implicit_bias.training.optimizers import SignDescent
@@ -109,23 +110,23 @@ def test_scales_are_a_change_of_units(scale: dict[str, float]) -> None:
     program = Subject(Margins(module, (X,), own_labels(module, X)), 3.0).at_margin_1(norm)
     best = best_multipliers(program)
     rng = np.random.default_rng(0)
-    parts = program.gradients.parameters(torch.tensor(rng.normal(size=len(program.theta))))
+    parts = program.function.parameters(torch.tensor(rng.normal(size=len(program.theta))))
     point = norm.maximiser(parts)
     assert norm.value(point) == pytest.approx(1.0)
     inner = sum(float((point[k] * part).sum()) for k, part in parts.items())
     assert inner == pytest.approx(norm.dual(parts))
-    assert program.slopes(best.direction).min() >= 3.0 * (1 - 1e-8)
-    assert norm.value(program.gradients.parameters(best.direction)) == pytest.approx(best.upper)
+    assert program.jvp(best.direction).min() >= 3.0 * (1 - 1e-8)
+    assert norm.value(program.function.parameters(best.direction)) == pytest.approx(best.upper)
     assert best.lower == pytest.approx(best.upper, rel=1e-6)
 
 
 def test_scales_of_parts_are_those_of_their_tensors() -> None:
     module = network()
-    gradients = Margins(module, (X,), own_labels(module, X))
+    function = Margins(module, (X,), own_labels(module, X))
     plain = PARAMETER_NORMS["linf"]
     by_name, by_part = (
         best_multipliers(
-            Subject(gradients, 3.0).at_margin_1(ComposedNorm(plain.inner, plain.outer, scale=scale))
+            Subject(function, 3.0).at_margin_1(ComposedNorm(plain.inner, plain.outer, scale=scale))
         )
         for scale in ({"0.weight": 2.0, "2.weight": 0.5}, {"0": 2.0, "2": 0.5})
     )

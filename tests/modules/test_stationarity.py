@@ -237,9 +237,9 @@ def test_the_gap_is_that_of_the_svm_on_the_gradients(name: str) -> None:
     module, inputs, y = generic(build)
     found = stationarity(module, inputs, y)
     assert found.degree == degree
-    gradients = Margins(module, inputs, y)
-    theta = gradients.theta * found.min_margin ** (-1 / degree)
-    J = gradients.rows(theta, np.arange(N))
+    function = Margins(module, inputs, y)
+    theta = function.theta * found.min_margin ** (-1 / degree)
+    J = function.rows(theta, np.arange(N))
     np.testing.assert_allclose(J @ theta.numpy(), degree * found.margins, rtol=1e-6)
     size = float(theta.norm())
     assert (found.margins.min(), found.norm) == pytest.approx((1.0, size))

@@ -18,9 +18,10 @@ from implicit_bias.base.options import (
     NO_OPTIMIZER_LIMIT,
 )
 from implicit_bias.diagnosis import Code
-from implicit_bias.modules.optimizers import OptimizerError, geometry_of
+from implicit_bias.modules.optimizers import geometry_of
 from implicit_bias.modules.steps import (
-    KINDS,
+    RULES,
+    OptimizerError,
     class_known_by_name,
     register,
     steps_of,
@@ -273,7 +274,7 @@ def test_a_wrapper_with_steps_of_its_own_is_not_looked_into() -> None:
 
 def test_a_class_that_is_known_by_its_name_alone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Classes of torch, their subclasses, and what was registered are known otherwise."""
-    monkeypatch.setattr("implicit_bias.modules.steps.KINDS", dict(KINDS))
+    monkeypatch.setattr("implicit_bias.modules.steps.RULES", dict(RULES))
     monkeypatch.setattr("implicit_bias.modules.steps.REGISTERED", {})
     module = network()
     parameters = list(module.parameters())
@@ -343,7 +344,7 @@ def test_shampoo_is_spectral_only_without_accumulation() -> None:
 
 
 def test_what_is_registered_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("implicit_bias.modules.steps.KINDS", dict(KINDS))
+    monkeypatch.setattr("implicit_bias.modules.steps.RULES", dict(RULES))
     module = network()
     strange = called("Strange", module.parameters(), weight_decay=0.1)
     with pytest.raises(OptimizerError, match="register"):
