@@ -81,7 +81,7 @@ def test_a_verdict_is_three_lines_where_the_module_is_what_matters_and_what_to_d
     memory = Finding(Code.ADAMS_MEMORY, 0.05)
     dropout = Finding(Code.DROPOUT, names=("1",))
     held = replace(found, checks=(decay, memory, decay, dropout))
-    assert codes(held)[:4] == [Code.FAR, *(each.code for each in (decay, memory, decay))]
+    assert codes(held)[:4] == [Code.FAR, *(each.code for each in (decay, decay, memory))]
     assert held.advice.splitlines() == [decay.cure, memory.cure]
     assert held.verdict.splitlines()[1:] == [decay.found, decay.cure]
     assert held.warnings == (str(decay), str(decay), str(dropout))

@@ -120,10 +120,11 @@ def test_any_weights_prove_a_lower_bound_and_any_direction_an_upper_one(norm: st
     check(better, J, 2.0)
 
 
-def test_in_l2_the_bounds_meet_to_rounding() -> None:
+@pytest.mark.parametrize("decades", [0, 2])
+def test_in_l2_the_bounds_meet_to_rounding(decades: int) -> None:
     """Though an interior point has the multipliers to half of the digits of its gap."""
-    sizes = torch.logspace(0, -2, 20, dtype=torch.float64)
-    function = labelled(seeded(linear(20), 2), drawn(200, 20) * sizes)
+    sizes = torch.logspace(0, -decades, 20, dtype=torch.float64)
+    function = labelled(seeded(linear(20), 2), drawn(1000, 20) * sizes)
     found = Subject(function, 1.0).measure(NORMS["l2"])
     assert found.method == "exact"
     assert found.lower == pytest.approx(found.upper, rel=1e-9)
