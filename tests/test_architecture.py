@@ -78,6 +78,8 @@ def test_solvers_that_are_not_installed_are_told_with_their_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problem = implicit_bias.max_margin([[1.0, 0.0], [0.0, 1.0]], [1, -1])
+    # As in a process that has not imported it yet.
+    monkeypatch.delitem(sys.modules, "implicit_bias.solvers.cvxpy_solver", raising=False)
     monkeypatch.setitem(sys.modules, "cvxpy", None)
     with pytest.raises(ImportError, match=r"implicit-bias\[cvxpy\]"):
         implicit_bias.solve(problem, "clarabel")

@@ -100,7 +100,7 @@ def test_scale_invariant_weights_are_named() -> None:
 def test_it_follows_the_training_of_the_module() -> None:
     module = mlp()
     whole = ib.full_batch(module, X.numpy())
-    module[0].weight.data.add_(drawn(6, 5, seed=1))
+    module.get_parameter("0.weight").data.add_(drawn(6, 5, seed=1))
     module.train()
     torch.testing.assert_close(whole(X), module(X))
     read = quiet(whole, X, optimizer=torch.optim.SGD(module.parameters(), lr=0.1))
