@@ -91,6 +91,9 @@ class FallBack:
         From this C on, times the features' scale, the box of a soft margin may bind nowhere.
     similar_seconds : float
         Limit in seconds on the solve of a similar problem, whose answer may be that of this one.
+    rows_per_working_row : int
+        The working set follows an interior point where there are this many rows for each of its
+        rows.
     most_features : int
         The embedding takes seconds up to this many coefficients: gates times inputs times classes.
     ill_conditioned : float
@@ -112,6 +115,7 @@ class FallBack:
     near_miss: float = 100.0
     large_C: float = 1e8  # noqa: N815 - C is a name
     similar_seconds: float = 10.0
+    rows_per_working_row: int = 10
     most_features: int = 1500
     ill_conditioned: float = 1e5
     most_entries: int = 2_000_000
@@ -123,10 +127,16 @@ class FallBack:
         """Return the solver of this package that may succeed where another one has failed.
 
         The embedding keeps digits that inner products of ill-conditioned features lose. With too
-        many features for it, the interior point or the working set follows.
+        many features for it, the interior point or the working set follows. Where an interior point
+        over all rows of a hard margin ends at its limit of iterations, it may succeed on the few
+        that matter: the working set is next where it is much smaller.
         """
         if not is_native(problem):
             return None
+        sizes = costs.Sizes.of(problem)
+        much_smaller = sizes.rows >= self.rows_per_working_row * sizes.working(hard=True).rows
+        if failed == "interior-point" and problem.hard_margin and much_smaller:
+            return "working-set"
         # The embedding, the interior point or the working set, whichever is the first to fit.
         other: SolverName = "working-set"
         if _count_coefficients(problem) <= self.most_features:
