@@ -5,8 +5,6 @@ norm                                            solver
 ==============================================  ================================================
 sums of l2; entries (l1, l_inf, l_p); nuclear,  the built-in method, or HiGHS under l1 and
 spectral, and their sums over groups            l_inf, of the smallest estimated time (`costs`)
-sums of l2, hard margin, few features whose     the embedding (feature-space), which never forms
-columns are nearly dependent                    products of samples
 sums of l2, hard margin, at most 100 features,  the embedding, which forms no products of
 of a condition number above 1e5                 samples
 sums of l2, hard margin, 50 times as many       the working set, where the estimate of the
@@ -96,9 +94,6 @@ class FallBack:
         rows.
     most_features : int
         The embedding takes seconds up to this many coefficients: gates times inputs times classes.
-    ill_conditioned : float
-        From this condition number of the samples on, the other methods lose the digits of a hard
-        margin: products of samples have its square, 1e10, which leaves six of sixteen digits.
     most_entries : int
         An external solver takes about a minute up to this many entries: rows times coefficients.
     entry_seconds : float
@@ -117,7 +112,6 @@ class FallBack:
     similar_seconds: float = 10.0
     rows_per_working_row: int = 10
     most_features: int = 1500
-    ill_conditioned: float = 1e5
     most_entries: int = 2_000_000
     entry_seconds: float = 1e-5
     most_semidefinite: int = 2000
@@ -218,7 +212,7 @@ def choose(problem: MarginProblem) -> Choice:
         # The norm has to have an atom in CVXPY, which is seen when the program is formulated.
         return Choice(FALL_BACK.conic(problem), "a norm that no built-in method takes")
     if _products_lose_digits(problem):
-        return Choice("feature-space", "products of samples would lose the digits of the margin")
+        return Choice("feature-space", "products of ill-conditioned samples lose digits")
     seconds = costs.estimates(problem)
     best = min(seconds, key=lambda name: seconds[name])
     others = ", ".join(f"{name} {value:.2g} s" for name, value in seconds.items() if name != best)
