@@ -55,7 +55,7 @@ from torch.func import functional_call
 
 from implicit_bias.diagnosis.loss_tail import JudgedLoss
 from implicit_bias.diagnosis.past_rates import Rates, sums_of_decay
-from implicit_bias.modules.evaluate import as_module, undisturbed
+from implicit_bias.modules.evaluate import as_module
 from implicit_bias.modules.loading import Batch, batches
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.optimizers import has_decay
@@ -254,7 +254,9 @@ def box_gap(
     Parameters
     ----------
     module : nn.Module
-        Any, in the mode (``.train()``, ``.eval()``) in which the loss is meant; it is not changed.
+        Any, in the mode (``.train()``, ``.eval()``) in which the loss is meant. Its parameters,
+        buffers and gradients are not changed. What its forward pass stores on it is that of the
+        last batch.
     inputs : Tensor, array_like, tuple of these, or iterable of (inputs, labels)
         All samples at once, a tuple for several arguments; or a DataLoader, without ``labels``.
     labels : object
@@ -313,8 +315,9 @@ def box_gap(
     module = as_module(module)
     steps = steps_of(optimizer, module)
     decay_so_far = sums_of_decay(optimizer, steps, rates)
-    with undisturbed(module) as copied:
-        return _limit_in_box(copied, batches(inputs, labels), loss, steps, decay_so_far)
+    # Random numbers are put back, which dropout draws.
+    with torch.random.fork_rng({p.device for p in module.parameters() if p.is_cuda}):
+        return _limit_in_box(module, batches(inputs, labels), loss, steps, decay_so_far)
 
 
 def _limit_in_box(

@@ -5,8 +5,8 @@ norm                                            solver
 ==============================================  ================================================
 sums of l2; entries (l1, l_inf, l_p); nuclear,  the built-in method, or HiGHS under l1 and
 spectral, and their sums over groups            l_inf, of the smallest estimated time (`costs`)
-sums of l2, hard margin, at most 100 features,  the embedding, which forms no products of
-of a condition number above 1e5                 samples
+sums of l2, hard margin of two classes, 100     the embedding, which forms no products of
+features at most, condition number above 1e5    samples
 sums of l2, hard margin, 50 times as many       the working set, where the estimate of the
 samples and 100 times as many rows as a         interior point in the space of the features is
 working set has                                 the smallest
@@ -227,9 +227,10 @@ def choose(problem: MarginProblem) -> Choice:
 
 def _products_lose_digits(problem: MarginProblem) -> bool:
     """Whether a hard margin of few features asks for more digits than products of samples have."""
-    if not problem.hard_margin or costs.kind_of(problem) != "euclidean":
+    # The embedding takes two classes: of more it solves as an interior point does, on products.
+    if problem.classes is not None or not problem.hard_margin:
         return False
-    if _count_coefficients(problem) > FEW_FEATURES:
+    if costs.kind_of(problem) != "euclidean" or _count_coefficients(problem) > FEW_FEATURES:
         return False
     X = problem.X
     if problem.intercept:  # which absorbs what all samples have in common
