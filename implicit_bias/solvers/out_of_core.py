@@ -273,7 +273,7 @@ class _BlockRounds(Rounds):
             return Status.NUMERICAL_TROUBLE
         margins = problem.margins(problem.decision(found.coef), found.intercept)
         clear = self.policy.clear(margins, problem.totals(found.alpha))
-        # Without samples of a class nothing bounds its offset: the nearest one of each stays.
+        # A problem needs samples of every class: the nearest one of each stays.
         for label in np.unique(problem.y):
             members = np.flatnonzero(problem.y == label)
             clear[members[np.argmin(margins[members])]] = False

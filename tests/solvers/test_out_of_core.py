@@ -1,6 +1,7 @@
 """Data in blocks give the answers of data in memory."""
 
 import time
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,17 @@ def test_one_class_of_all_in_a_chunk_and_chunks_without_rows() -> None:
     agrees(X, y[order], "l2", intercept=True, blocks=blocks)
 
 
+def test_a_class_without_support_vectors() -> None:
+    """Its constraints follow from those of the others, but the working set must have the class."""
+    rng = np.random.default_rng(0)
+    y = np.arange(12_000) % 3
+    X = rng.uniform(-0.3, 0.3, size=(len(y), 5))
+    X[y == 0, 0] -= 1.0
+    X[y == 1, 1] -= 1.0
+    X[y == 2, :2] += 30.0
+    agrees(X, y, "l2", intercept=False, blocks=da.from_array(X, chunks=(1500, -1)))
+
+
 def test_no_more_than_a_block_is_read_at_once() -> None:
     X, y = clouds(20_000, 4, 2)
     read = []
@@ -97,6 +109,21 @@ def test_no_more_than_a_block_is_read_at_once() -> None:
     assert read[0] <= 2000  # the first working set
     assert max(read[1:]) == 1500
     assert sum(read[1:]) % len(X) == 0
+
+
+def test_the_upper_bound_counts_the_rounding_of_margins() -> None:
+    """Inputs around 1e5 lose five digits of each margin: the bound allows for them."""
+    X, y = clouds(5000, 4, 2)
+    X = X + 1e5
+    found = solve_out_of_core(da.from_array(X, chunks=(1500, -1)), y, intercept=True)
+    coef = [Fraction(c) for c in found.coef[0].tolist()]
+    margins = []
+    for row, label in zip(X.tolist(), y.tolist(), strict=True):
+        score = sum(c * Fraction(x) for c, x in zip(coef, row, strict=True))
+        margins.append(int(label) * (score + Fraction(float(found.intercept))))
+    exact = float(np.linalg.norm(found.coef)) / float(min(margins))
+    assert found.certificate.upper > (1.0 + 1e-10) * exact
+    assert found.certificate.upper < (1.0 + 1e-8) * exact
 
 
 @pytest.mark.parametrize(("K", "intercept"), [(2, False), (4, True)])
