@@ -85,7 +85,7 @@ def test_one_class_of_all_in_a_chunk_and_chunks_without_rows() -> None:
 def test_a_class_without_support_vectors() -> None:
     """Its constraints follow from those of the others, but the working set must have the class."""
     rng = np.random.default_rng(0)
-    y = np.arange(12_000) % 3
+    y = np.arange(12_000.0) % 3
     X = rng.uniform(-0.3, 0.3, size=(len(y), 5))
     X[y == 0, 0] -= 1.0
     X[y == 1, 1] -= 1.0
