@@ -48,7 +48,6 @@ class Status(WordedStatus):
     ITERATION_LIMIT = "the iteration limit came first"
     TIME_LIMIT = "the time limit came first"
     INTERRUPTED = "Ctrl-C came first"
-    MEMORY_LIMIT = "the memory limit came first"
     NUMERICAL_TROUBLE = (
         "rounding in float64 decides: no method brings the bounds closer (center and scale the "
         "features, or choose a finite C)"

@@ -9,7 +9,7 @@ import torch
 from implicit_bias.base.atomic import free_path
 from implicit_bias.base.options import limit_words
 from implicit_bias.comparison import Comparison
-from implicit_bias.datasets.table import Table, text_columns
+from implicit_bias.datasets.table import Table
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.report.page import WRITTEN, write_report
 from implicit_bias.report.words import names_of
@@ -108,12 +108,9 @@ def _preparation(table: Table | None, missing: str) -> dict[str, str]:
     if table is None:
         return facts
     facts["missing values"] = missing
-    text = text_columns(table.inputs)
-    if text:
-        facts["0 or 1 for each value of"] = ", ".join(text)
+    if table.text_columns:
+        facts["0 or 1 for each value of"] = ", ".join(table.text_columns)
     left_out = rows_left_out(table)
     if left_out:
         facts["rows left out"] = left_out
-    if table.lost_classes:
-        facts["classes without a row that is left"] = ", ".join(table.lost_classes)
     return facts

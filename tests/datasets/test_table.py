@@ -1,7 +1,5 @@
 """Tables of the user's own: read by pandas, and prepared by what the training rows have."""
 
-import gzip
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,6 @@ import pandas as pd
 import pytest
 
 from implicit_bias.datasets import load_own
-from implicit_bias.datasets.table import text_columns
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data, rows_left_out
 
@@ -61,41 +58,13 @@ def test_tables_that_are_read_right(text: str, tmp_path: Path) -> None:
     assert table.samples.class_names == ("x", "y")
 
 
-COMMA = pd.DataFrame({"a": [*range(9), "99,5"], "kind": [*"xy"] * 5})
-
-
-@pytest.mark.parametrize(
-    ("content", "suffix", "message"),
-    [
-        ("a,b,kind\n1,2,x\n4,5,6,y\n", ".csv", "line 3"),
-        ("a\tkind\n1\t2\tx\n4\ty\n", ".tsv", "more fields than the 2"),
-        ("kind,a,kind\nx,1,y\ny,2,x\n", ".csv", "2 columns .* 'kind'"),
-        (",a,kind\n0,1,x\n1,2,y\n", ".csv", "no name"),
-        ("a,kind\n", ".csv", "no rows"),
-        ("", ".npz", "ending"),
-        (TABLE.assign(a=pd.Timestamp("2020-01-01")), ".parquet", "'a' has datetime64 values"),
-        (COMMA, ".csv", "own.csv: .* '99,5' in row 10"),
-    ],
-)
-def test_what_could_be_misread_is_refused(
-    content: Any, suffix: str, message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        load_own(put(tmp_path, content, suffix), "kind")
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("own.csv.gz", gzip.compress(TABLE.to_csv(index=False).encode())[:-30]),
-        ("own.csv", b"\xff\xfe\0" * 9),
-        ("own.parquet", b"PAR1junkPAR1"),
-    ],
-)
-def test_damaged_files_are_named(name: str, content: bytes, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=name):
-        load_own(tmp_path / name, "kind")
+def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Error tokenizing"):  # pandas' own words
+        load_own(put(tmp_path, "a,b,kind\n1,2,x\n4,5,6,y\n"), "kind")
+    with pytest.raises(ValueError, match="parquet"):
+        load_own(put(tmp_path, "", ".npz"), "kind")
+    with pytest.raises(OSError, match="absent"):
+        load_own(tmp_path / "absent.csv", "kind")
 
 
 def test_many_classes_of_a_file(tmp_path: Path) -> None:
@@ -157,7 +126,7 @@ CLIENTS = pd.DataFrame(
         "age": RNG.integers(20, 60, 60).astype(float),
         "member": RNG.choice([True, False], 60),
         "kind": np.tile(["good", "late", "bad"], 20),
-        "debt": [Decimal(int(n)) / 8 for n in RNG.integers(0, 99, 60)],
+        "debt": RNG.integers(0, 99, 60) / 8,
     }
 )
 GAPS = CLIENTS.astype({"member": object})
@@ -174,7 +143,7 @@ def test_inputs_by_loops(suffix: str, standardize: bool, tmp_path: Path) -> None
         put(tmp_path, GAPS, suffix), "kind", classes=["all"], id=["number"], missing="median"
     )
     parts = table.split(40, 20, standardize=standardize)
-    assert text_columns(table.inputs) == ("city", "member")
+    assert table.text_columns == ["city", "member"]
     train = GAPS.loc[parts.train.carried["row"] - 1]
     for part in (parts.train, parts.validation):
         rows = GAPS.loc[part.carried["row"] - 1]
@@ -223,7 +192,7 @@ def test_rows_left_out_are_counted(tmp_path: Path) -> None:
     content = TABLE.assign(kind=["None", "x", "y"] * 10)
     content.loc[[0, 1, 2], "a"] = np.nan  # of which one lacks its label, too
     file = put(tmp_path, content)
-    with pytest.raises(ValueError, match=r"in a \(3 of 30 rows\), kind \(10 of 30 rows\)"):
+    with pytest.raises(ValueError, match=r"in a \(3 rows\), kind \(10 rows\)"):
         load_own(file, "kind")
     dropped, filled = (load_own(file, "kind", missing=how) for how in ("drop", "median"))
     assert (dropped.n_rows, dropped.n_unlabelled, dropped.n_incomplete) == (30, 10, 2)
@@ -232,25 +201,11 @@ def test_rows_left_out_are_counted(tmp_path: Path) -> None:
     assert dropped.samples.carried["row"].tolist() == [k for k in range(4, 31) if k % 3 != 1]
     assert rows_left_out(dropped).startswith("12 of 30 rows: 10 without a label")
     assert "2 with another" in rows_left_out(dropped)
-    assert dropped.lost_classes == ()
     whole = load_own(put(tmp_path, TABLE), "kind", classes=["all"])
     assert rows_left_out(whole) == ""
     one_class = put(tmp_path, content.assign(kind=["None", "x", "None"] * 10))
-    with pytest.raises(ValueError, match="two classes .* 9 of its 30 .*20 rows lack .*: x$"):
+    with pytest.raises(ValueError, match="two classes .* x$"):
         load_own(one_class, "kind", missing="drop")
-
-
-def test_a_class_that_is_lost_with_its_rows_is_named(tmp_path: Path) -> None:
-    gaps = TABLE.assign(a=TABLE["a"].where(KINDS != "emu"))
-    file = put(tmp_path, gaps)
-    with pytest.warns(UserWarning, match="no row is left of emu"):
-        table = load_own(file, "kind", classes=["all"], missing="drop")
-    assert table.lost_classes == ("emu",)
-    assert table.samples.class_names == ("Cat", "dog")
-    assert load_own(file, "kind", classes=["all"], missing="median").lost_classes == ()
-    # The error of a user who names the class is preceded by the warning that says why.
-    with pytest.warns(UserWarning, match="emu"), pytest.raises(ValueError, match="emu"):
-        load_own(file, "kind", positive=["emu"], missing="drop")
 
 
 # --- by a configuration ----------------------------------------------------------------------
@@ -270,19 +225,9 @@ def test_a_configuration_prepares_its_file(tmp_path: Path) -> None:
 
 def test_options_that_name_no_column_are_named(tmp_path: Path) -> None:
     file = put(tmp_path, CLIENTS)
-    with pytest.raises(ValueError, match="--target is required"):
+    with pytest.raises(ValueError, match="--target"):
         load_own(file)
     with pytest.raises(ValueError, match="did you mean kind.*--target"):
         load_own(file, "kinds")
     with pytest.raises(ValueError, match="did you mean number.*--id"):
         load_own(file, "kind", id=["nmber"])
-
-
-def test_a_column_of_text_like_an_identifier_is_named(tmp_path: Path) -> None:
-    """Another value in each row; not so where one value recurs, or where it is left out."""
-    names = [f"n{k}" for k in range(12)]
-    table = pd.DataFrame({"name": names, "a": 1.0, "kind": [*"xy"] * 6})
-    with pytest.warns(UserWarning, match="'name'.*--id name"):
-        load_own(put(tmp_path, table), "kind")
-    load_own(put(tmp_path, table), "kind", id=["name"])
-    load_own(put(tmp_path, table.assign(name=["n0", *names[:-1]])), "kind")
