@@ -25,6 +25,7 @@ norm.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -196,10 +197,15 @@ def load_own(
         rows.columns = rows.columns.map(str)  # they may be numbers, which options name by text
     elif ".csv" in endings or ".tsv" in endings:
         separator = "\t" if ".tsv" in endings else ","
-        # A comma at the end of each row would else make an index of the first column.
-        rows = pd.read_csv(
-            file, sep=separator, skipinitialspace=True, index_col=False, low_memory=False
-        )
+        with warnings.catch_warnings():
+            # Of rows that are longer than the line of names pandas would leave out what is left.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            try:
+                rows = pd.read_csv(
+                    file, sep=separator, skipinitialspace=True, index_col=False, low_memory=False
+                )
+            except (pd.errors.ParserWarning, EOFError) as error:  # EOFError of a gzip cut short
+                raise ValueError(f"{file} is damaged, or no table: {error}") from error
     else:
         raise ValueError(f"{file}: write the table as .csv, .tsv or .parquet")
     rows.index = pd.RangeIndex(1, len(rows) + 1)

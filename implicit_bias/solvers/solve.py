@@ -194,8 +194,8 @@ def solve(
         if chosen.solver == "one-group" and formulated.classes is None:
             can_doubt = True  # the embedding follows, which takes two classes
         if falls_back and formulated.hard_margin and can_doubt:
-            # Where nothing seems to separate the samples these methods give up early. Then a proof is
-            # sought, one linear program, and where there is none another method goes on.
+            # Where nothing seems to separate the samples these methods give up early. Then a proof
+            # is sought, one linear program, and where there is none another method goes on.
             doubt = FALL_BACK.doubtful
             if _proof_takes_too_long(formulated):
                 doubt = FALL_BACK.hopeless

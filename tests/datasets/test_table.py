@@ -1,5 +1,6 @@
 """Tables of the user's own: read by pandas, and prepared by what the training rows have."""
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +232,14 @@ def test_options_that_name_no_column_are_named(tmp_path: Path) -> None:
         load_own(file, "kinds")
     with pytest.raises(ValueError, match="did you mean number.*--id"):
         load_own(file, "kind", id=["nmber"])
+
+
+def test_what_pandas_would_cut_short_is_refused(tmp_path: Path) -> None:
+    longer = tmp_path / "longer.csv"
+    longer.write_text("a,kind\n1,x,9\n2,y,8\n")
+    whole = gzip.compress(b"a,kind\n" + b"1,x\n2,y\n" * 5000)
+    half = tmp_path / "half.csv.gz"
+    half.write_bytes(whole[: len(whole) // 2])
+    for file in (longer, half):
+        with pytest.raises(ValueError, match="damaged"):
+            load_own(file, "kind")
