@@ -75,6 +75,11 @@ class TangentProgram:
         with np.errstate(over="ignore", divide="ignore"):
             return float(np.float64(self.size) ** -self.degree)
 
+    @property
+    def min_margin(self) -> float:
+        """Smallest margin of the module's own parameters."""
+        return float(np.float64(self.scale) ** self.degree)
+
     @cached_property
     def scales(self) -> dict[str, float]:
         """Scale of each tensor in the norm; see `norms.tensors`."""
@@ -194,6 +199,24 @@ class Multipliers:
             return self.gap
         # (3) with the upper bound in the place of the optimum.
         return min(self.gap, kkt_gap(self.upper, self.program.size))
+
+    # In l2 twice (1) is ||theta - v||^2 + 2 L <lambda, q - 1>, by Euler's identity: so
+    # gap = residual^2 + 2 slackness.
+
+    @property
+    def residual(self) -> float:
+        """KKT residual epsilon / ||theta||, in [0, 1] in l2."""
+        return self.epsilon / self.program.size
+
+    @property
+    def slackness(self) -> float:
+        """L sum_n lambda_n (q_n - 1) / ||theta||^2, in [0, 1/2] in l2.
+
+        At a KKT point L sum_n lambda_n q_n = ||theta||^2; this is the fraction that is not at the
+        margin.
+        """
+        program = self.program
+        return program.degree * float(self.weights @ (program.margins - 1.0)) / program.size**2
 
     @property
     def epsilon(self) -> float:
