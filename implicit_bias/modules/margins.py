@@ -31,10 +31,10 @@ All is in float64, whatever the module's own precision, and leaves the module as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -375,7 +375,7 @@ class Margins:
         """J of some pairs, block by block."""
         # As many rows at a time as have `entries` entries together.
         for block in torch.split(places, self._pairs_at_a_time(len(theta))):
-            yield self._gradients(theta, block, dict.fromkeys(self.shapes, 1.0))
+            yield self.gradients(theta, block, dict.fromkeys(self.shapes, 1.0))
 
     def gram(
         self,
@@ -396,13 +396,29 @@ class Margins:
         """
         if others is None:
             others = chosen
-        scale = scale or {}
-        m = len(chosen)
         # One forward pass for the chosen pairs and the others together: their products meet.
         places = torch.tensor(np.append(chosen, others), device=theta.device)
-        products = self._layer_products(theta, places, deadline)
+        products = self.layer_products(theta, places, deadline)
+        compute = partial(self.gradients, theta)
+        return self.inner_products(len(chosen), places, products, compute, scale, deadline)
+
+    def inner_products(
+        self,
+        m: int,
+        places: Tensor,
+        products: Mapping[str, LayerProducts],
+        compute: Callable[[Tensor, Mapping[str, float]], Tensor],
+        scale: Mapping[str, float] | None,
+        deadline: Deadline,
+    ) -> Array:
+        """Compute the inner products (m, k) of the first m rows of J with the last k, as `gram`.
+
+        ``products`` are the layer products of all m + k rows. ``compute`` returns the rows at some
+        places, in the parameters that have none.
+        """
+        scale = scale or {}
         rest = {name: scale.get(name, 1.0) for name in self.shapes if name not in products}
-        gram = self._gram_by_rows(theta, places[:m], places[m:], rest, deadline)
+        gram = self._gram_by_rows(places[:m], places[m:], compute, rest, deadline)
         for name, of_layer in products.items():
             scaled = of_layer.times(scale.get(name, 1.0))
             deadline.check()
@@ -411,32 +427,32 @@ class Margins:
 
     def _gram_by_rows(
         self,
-        theta: Tensor,
         places: Tensor,
         others: Tensor,
+        compute: Callable[[Tensor, Mapping[str, float]], Tensor],
         scales: Mapping[str, float],
         deadline: Deadline,
     ) -> Tensor:
         """J S^2 J' (m, k) of the gradients in the parameters named in ``scales``, in blocks."""
-        gram = torch.zeros(len(places), len(others), dtype=theta.dtype, device=theta.device)
+        gram = self.theta.new_zeros(len(places), len(others))
         if not scales:
             return gram
         size = self._pairs_at_a_time(sum(self.shapes[name].numel() for name in scales))
         # Splits of `gram` are views, so that products written into them fill it block by block.
         row_blocks = zip(torch.split(gram, size), torch.split(places, size), strict=True)
         for strip, rows in row_blocks:
-            first = self._gradients(theta, rows, scales)
+            first = compute(rows, scales)
             column_blocks = zip(
                 torch.split(strip, size, dim=1), torch.split(others, size), strict=True
             )
             for block, columns in column_blocks:
                 deadline.check()
                 same = columns.equal(rows)
-                second = first if same else self._gradients(theta, columns, scales)
+                second = first if same else compute(columns, scales)
                 torch.mm(first, second.T, out=block)
         return gram
 
-    def _gradients(self, theta: Tensor, places: Tensor, scales: Mapping[str, float]) -> Tensor:
+    def gradients(self, theta: Tensor, places: Tensor, scales: Mapping[str, float]) -> Tensor:
         """Gradients (m, P') of some margins in the parameters named in ``scales``, times these."""
         # The other parameters are constants of the function that is differentiated.
         parameters = self.parameters(theta)
@@ -458,7 +474,7 @@ class Margins:
 
     # --- gradients that are sums of outer products
 
-    def _layer_products(
+    def layer_products(
         self, theta: Tensor, places: Tensor, deadline: Deadline = NEVER
     ) -> dict[str, LayerProducts]:
         """Gradients of some margins as sums of outer products, by parameter.
@@ -482,7 +498,7 @@ class Margins:
     def _products_of_block(
         self, theta: Tensor, block: int, samples: Tensor, rivals: Tensor
     ) -> dict[str, LayerProducts]:
-        """`_layer_products` of pairs of the samples of one block.
+        """`layer_products` of pairs of the samples of one block.
 
         The forward pass is that of `combine`: with other samples beside them, rounding might put
         some on the other side of a kink.

@@ -416,7 +416,7 @@ class _GramMatrix:
         kept = self.gram[stays][:, stays]
         self.pairs = np.append(chosen[stays], joining)
         # Products of pairs that stay are kept: each is two passes through the module.
-        added = tangent.function.gram(tangent.theta, joining, tangent.scales, self.pairs, deadline)
+        added = tangent.gradients.gram(tangent.theta, joining, tangent.scales, self.pairs, deadline)
         self.gram = np.block([[kept, added[:, : len(kept)].T], [added]])
 
     def solved(self, tolerance: float, deadline: Deadline) -> Solution:
@@ -448,7 +448,7 @@ class _GramMatrix:
             if float((self.gram @ (weights + delta)).min()) > smallest:  # rounding may spoil it
                 of_all = np.zeros(len(tangent.margins))
                 of_all[self.pairs] = delta
-                combination = combination + tangent.function.vjp(tangent.theta, of_all)
+                combination = combination + tangent.gradients.vjp(tangent.theta, of_all)
         return tangent.units**2 * combination
 
 
@@ -490,7 +490,7 @@ class _Rows:
                 raise TimeoutError("the time is up")
             began = time.perf_counter()
             few = joining[start : start + self._at_a_time]
-            J = self.tangent.function.rows(self.tangent.theta, few)
+            J = self.tangent.gradients.rows(self.tangent.theta, few)
             parts.append(J * self.tangent.units.cpu().numpy())
             took = time.perf_counter() - began
         self.rows = np.concatenate(parts)

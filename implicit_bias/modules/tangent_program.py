@@ -21,20 +21,50 @@ Source: Lyu and Li (2020); Tsilivis et al. (2024) for other norms.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.run_certificate import weights_of_margins
 from implicit_bias.modules.margins import Margins
 from implicit_bias.norms import tensors
 
 Method = Literal["exact", "interior point", "level method", "stopped"]
+
+
+class Gradients(Protocol):
+    """J (n, P), as a search for multipliers uses it: `Margins` at theta, or `kinks.Pieces`."""
+
+    def vjp(self, theta: Tensor, weights: Array) -> Tensor:
+        """J' lambda, shape (P,)."""
+        ...
+
+    def jvp(self, theta: Tensor, direction: Tensor) -> Array:
+        """J w, shape (n,)."""
+        ...
+
+    def rows(self, theta: Tensor, chosen: NDArray[np.int64]) -> Array:
+        """Return some rows of J, (m, P)."""
+        ...
+
+    def gram(
+        self,
+        theta: Tensor,
+        chosen: NDArray[np.int64],
+        scale: Mapping[str, float] | None,
+        others: NDArray[np.int64] | None,
+        deadline: Deadline,
+    ) -> Array:
+        """Return inner products (m, k) of some rows of J S with others."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +85,8 @@ class TangentProgram:
         Margins at theta.
     scale : float
         The module's own parameters are this times theta.
+    other_gradients : Gradients or None
+        J, where it is not that of ``function`` at theta.
     """
 
     function: Margins
@@ -63,6 +95,12 @@ class TangentProgram:
     norm: tensors.ParameterNorm
     margins: Array
     scale: float = 1.0
+    other_gradients: Gradients | None = None
+
+    @property
+    def gradients(self) -> Gradients:
+        """J."""
+        return self.other_gradients or self.function
 
     @cached_property
     def size(self) -> float:
@@ -98,7 +136,7 @@ class TangentProgram:
 
     def jvp(self, direction: Tensor) -> Array:
         """J w (n,) of a direction w (P,)."""
-        return self.function.jvp(self.theta, direction)
+        return self.gradients.jvp(self.theta, direction)
 
     def judge(self, weights: Array, v: Tensor | None = None) -> Multipliers:
         """Scale given weights lambda >= 0 (n,), not all 0, and compute the bound they prove.
@@ -106,7 +144,7 @@ class TangentProgram:
         v is J' lambda; it is computed if it is not given.
         """
         if v is None:
-            v = self.function.vjp(self.theta, weights)
+            v = self.gradients.vjp(self.theta, weights)
         # lambda / ||v||_* is feasible in the dual program of (2). By Euler's identity <theta, v> is
         # positive, so v is 0 only if it underflows.
         size = self.norm.dual(self.function.parameters(v))
