@@ -16,13 +16,12 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import check_flag, pointing_to_the_page
 from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, Code, Finding
 from implicit_bias.modules.optimizers import left_out
-from implicit_bias.modules.partial_degrees import of_degree_0
+from implicit_bias.modules.partial_degrees import scale_invariant
 from implicit_bias.modules.subject import (
     Subject,
     margins_of,
     named,
     offering_leading,
-    without_gradient,
 )
 from implicit_bias.norms.tensors import ParameterNorm
 
@@ -127,22 +126,18 @@ def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]
     # One sample alone is an example on purpose.
     if len(function.labels) > 1 and (function.labels == function.labels[0]).all():
         yield Finding(Code.ONE_CLASS, float(function.labels[0]))
-    degree_0 = set(of_degree_0(function))
     if subject.whole is not None:
         code = Code.LEADING_PART_WITHOUT_THEOREM
         if norm.name in GRADIENT_DESCENTS:
             code = Code.LEADING_PART
         about = {"degree": subject.degree, "norm": norm.name}
         yield Finding(code, subject.rest, details=about)
-        wrong = subject.itself.wrong
+        wrong = subject.module_itself.wrong
         if len(wrong):
             samples = {"samples": named(wrong)}
             yield Finding(Code.MODULE_MISCLASSIFIES, float(len(wrong)), details=samples)
-        # The leading-order part does not depend on some parameters at all, as on upper biases:
-        # their direction does not count, either, so they are no such parameters.
-        degree_0 -= set(without_gradient(function))
-    if degree_0:
-        in_order = tuple(name for name in function.shapes if name in degree_0)
+    names = tuple(scale_invariant(function))
+    if names:
         # Two findings: what it means for the numbers, and that no theorem covers it.
-        yield Finding(Code.DEGREE_0, names=in_order)
-        yield Finding(Code.DEGREE_0_WITHOUT_THEOREM, names=in_order)
+        yield Finding(Code.DEGREE_0, names=names)
+        yield Finding(Code.DEGREE_0_WITHOUT_THEOREM, names=names)

@@ -192,7 +192,6 @@ def named(samples: NDArray[np.int64]) -> str:
 
 def without_gradient(function: Margins) -> tuple[str, ...]:
     """Names of the parameters, not 0, in which a random combination of margins has no gradient."""
-    weights = np.random.default_rng(0).random(len(function.pairs))
     function = at_nonzero_outputs(function)
     theta = function.parameters(function.theta)
     # A parameter that starts at 0 (a last layer) hides the gradients of those before it. These are
@@ -200,7 +199,7 @@ def without_gradient(function: Margins) -> tuple[str, ...]:
     shown = dict[str, Tensor]()
     for name, part in theta.items():
         shown[name] = part if part.any() else evaluate.drawn_like(part)
-    v = function.parameters(function.vjp(function.flat(shown), weights))
+    v = partial_degrees.gradient_of_combination(function, function.flat(shown))
     # An unused parameter of value 0 adds nothing to ||theta||: it may count or not.
     return tuple(name for name, part in v.items() if theta[name].any() and not part.any())
 
@@ -339,7 +338,7 @@ class Subject:
         # The leading-order part was found at a scale that may not do for the new parameters: the
         # module itself is read, and the part is found anew.
         leading = self.whole is not None
-        return self.known(self.itself.function.reread(module), self.degree, leading=leading)
+        return self.known(self.module_itself.function.reread(module), self.degree, leading=leading)
 
     @cached_property
     def rest(self) -> float:
@@ -394,7 +393,7 @@ class Subject:
         return len(self.wrong) / len(self.function.labels)
 
     @property
-    def itself(self) -> Subject:
+    def module_itself(self) -> Subject:
         """The module itself; where no leading-order part is measured, that is this subject."""
         return self if self.whole is None else Subject(self.whole, self.degree)
 
@@ -451,7 +450,7 @@ class Subject:
             )
         wrong = self.wrong
         n_samples = len(self.function.labels)
-        only = np.setdiff1d(wrong, self.itself.wrong)
+        only = np.setdiff1d(wrong, self.module_itself.wrong)
         if len(only):
             return (
                 f"the leading-order part of the module misclassifies {len(only)} of {n_samples} "

@@ -37,7 +37,7 @@ from implicit_bias.bounds.run_certificate import weights_of_margins
 from implicit_bias.modules.margins import Margins
 from implicit_bias.norms import tensors
 
-Method = Literal["exact", "interior point", "level method", "stopped"]
+Method = Literal["given", "exact", "interior point", "level method", "stopped"]
 
 
 class Gradients(Protocol):
@@ -138,7 +138,7 @@ class TangentProgram:
         """J w (n,) of a direction w (P,)."""
         return self.gradients.jvp(self.theta, direction)
 
-    def judge(self, weights: Array, v: Tensor | None = None) -> Multipliers:
+    def bound_by(self, weights: Array, v: Tensor | None = None) -> Multipliers:
         """Scale given weights lambda >= 0 (n,), not all 0, and compute the bound they prove.
 
         v is J' lambda; it is computed if it is not given.
@@ -161,10 +161,10 @@ class TangentProgram:
             lower=lower,
             upper=self.size,
             direction=self.theta,
-            method="exact",
+            method="given",
         )
 
-    def with_direction(self, found: Multipliers, w: Tensor, slopes: Array) -> Multipliers:
+    def with_better_upper(self, found: Multipliers, w: Tensor, slopes: Array) -> Multipliers:
         """Take over a feasible multiple of w, if its norm is below the upper bound so far.
 
         ``slopes`` are J w (n,).
@@ -199,10 +199,11 @@ class Multipliers:
         Norm of a feasible w: an upper bound; that of theta where nothing better is known.
     direction : Tensor of shape (P,)
         That w, with J w >= L.
-    method : {"exact", "interior point", "level method", "stopped"}
-        How they were found. "exact" is the best there is, to rounding or a solver's 1e-10. The next
-        two ended with bounds that differ: by rounding, at their own limits, or because the bounds
-        are as near as was asked for. "stopped" is whatever was known when the caller's time was up.
+    method : {"given", "exact", "interior point", "level method", "stopped"}
+        How they were found. "given" are a caller's. "exact" is the best there is, to rounding or a
+        solver's 1e-10. The next two ended with bounds that differ: by rounding, at their own
+        limits, or because the bounds are as near as was asked for. "stopped" is whatever was known
+        when the caller's time was up.
     """
 
     program: TangentProgram
@@ -213,7 +214,7 @@ class Multipliers:
     direction: Tensor
     method: Method
 
-    def raised(self, found: Multipliers) -> Multipliers:
+    def with_better_lower(self, found: Multipliers) -> Multipliers:
         """Take over the weights of other multipliers, if they prove a higher lower bound.
 
         The upper bound and its direction stay.
