@@ -133,10 +133,10 @@ def measured(
         yield {
             "seed": seed,
             "optimum": optimum,
-            "norm": norm / found.min_margin,
+            "norm": norm / found.program.min_margin,
             "balance": norm / float(np.prod(sizes)),
             "dependence": float(np.prod(sizes)) / gln.path_norm(network),
-            "sharing": gln.path_norm(network) / found.min_margin / optimum,
+            "sharing": gln.path_norm(network) / found.program.min_margin / optimum,
             "residual": found.residual,
             "conditional_excess": excess(given_upper, conditional.certificate.lower),
             "error": _share(predicted, validation.y > 0),

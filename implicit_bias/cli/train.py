@@ -142,7 +142,8 @@ def _facts(classifier: NetworkClassifier, samples: Dataset) -> dict[str, Any]:
     The bounds are certified, from the network's weights and its own multipliers; the SVM is not
     solved for them.
     """
-    from implicit_bias.modules.stationarity import FEW_SAMPLES, certify_network
+    from implicit_bias.modules.stationarity import certify_network
+    from implicit_bias.runs.beside_svm import FEW_SAMPLES
 
     training = classifier.training_
     few = len(samples) <= FEW_SAMPLES
@@ -161,7 +162,14 @@ def _facts(classifier: NetworkClassifier, samples: Dataset) -> dict[str, Any]:
         "dead_units": len(found.dead),
     }
     if found.stationarity is not None:
-        facts |= found.stationarity.measures()
+        point = found.stationarity
+        facts["degree"] = point.program.degree
+        facts["normalised_margin"] = point.program.normalised_margin
+        facts["residual"] = point.residual
+        facts["slackness"] = point.slackness
+        facts["kkt_gap"] = point.gap
+        facts["epsilon"] = point.epsilon
+        facts["delta"] = point.delta
     if found.obstacle:
         facts["obstacle"] = found.obstacle
     return facts | _facts_of_limit(classifier, samples)

@@ -15,16 +15,13 @@ from torch.nn.modules.dropout import _DropoutNd
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import check_flag, pointing_to_the_page
 from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, Code, Finding
-from implicit_bias.modules.evaluate import as_arguments, labels_as_array
-from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.optimizers import left_out
-from implicit_bias.modules.partial_degrees import of_degree_0
+from implicit_bias.modules.partial_degrees import scale_invariant
 from implicit_bias.modules.subject import (
     Subject,
     margins_of,
     named,
     offering_leading,
-    without_gradient,
 )
 from implicit_bias.norms.tensors import ParameterNorm
 
@@ -74,7 +71,7 @@ def check(
     HomogeneityError
         It is not homogeneous; the message says where ``leading`` may help.
     ValueError, SeparationError
-        As `modules.subject.margins_of`.
+        As `modules.subject.margins_of` and `Subject.of`.
     TimeoutError
         The deadline has passed before the degree of the leading-order part was known.
     """
@@ -95,78 +92,23 @@ def check(
     if dropping:
         findings.append(Finding(Code.DROPOUT, names=tuple(dropping)))
     # --- its margins on the samples
-    norms = tuple(norms)
-    not_checked = _refuse_on_first_samples(
-        module, inputs, labels, norms, leading=leading, deadline=deadline
-    )
     function = margins_of(module, inputs, labels, norms=norms)
     # --- parameters that are not trained, and do not count in the norm
     not_held = left_out(module, optimizer)
     if not_held:
         findings.append(Finding(Code.NOT_IN_OPTIMIZER, names=not_held))
-    # What no optimizer holds has been named already.
-    constant = [name for name in without_gradient(function) if name not in not_held]
+    with offering_leading():
+        subject = Subject.of(function, excluded=not_held, leading=leading, deadline=deadline)
+    constant = list[str]()
+    for name in function.shapes:
+        # What no optimizer holds has been named already.
+        if name not in subject.function.shapes and name not in not_held:
+            constant.append(name)
     if constant:
         findings.append(Finding(Code.NO_GRADIENT, names=tuple(constant)))
-    excluded = (*not_held, *constant)
-    with offering_leading():
-        subject = Subject.of(
-            function,
-            function.shapes.keys() - excluded,
-            leading=leading,
-            deadline=deadline,
-            # The first samples show jumps as well as all of them.
-            jumps=not_checked is None,
-        )
-    not_checked = not_checked or subject.not_checked
-    if not_checked:
-        findings.append(Finding(Code.JUMPS_NOT_CHECKED, names=not_checked))
+    if subject.not_checked:
+        findings.append(Finding(Code.JUMPS_NOT_CHECKED, names=subject.not_checked))
     return subject, findings
-
-
-def _refuse_on_first_samples(
-    module: nn.Module,
-    inputs: object,
-    labels: ArrayLike | Tensor,
-    norms: tuple[ParameterNorm, ...],
-    *,
-    leading: bool,
-    deadline: Deadline,
-    first: int = 32,
-    many_times: int = 16,
-) -> tuple[str, ...] | None:
-    """Refuse a module that is not homogeneous on its ``first`` samples, before it gets them all.
-
-    It is not homogeneous on all of them, either. Every other refusal is left to the whole data,
-    whose labels, say, these need not have. With less than ``many_times`` as many samples nothing is
-    checked here.
-
-    Returns
-    -------
-    tuple of str or None
-        Parameters in which there was no time to look for jumps of the leading-order part; None
-        where nothing was looked for.
-    """
-    arguments = as_arguments(inputs, module)
-    labels = labels_as_array(labels)
-    # Of few samples the whole check takes hardly longer.
-    if len(labels) < many_times * first or any(not one.ndim for one in arguments):
-        return None
-    few = tuple(one[:first] for one in arguments)
-    try:
-        function = margins_of(module, few, labels[:first], norms=norms)
-        names = function.shapes.keys() - without_gradient(function)
-        subject = Subject.of(function, names, leading=leading, deadline=deadline)
-    # A subclass of ValueError, so it is caught first.
-    except HomogeneityError:
-        with offering_leading():
-            raise
-    except ValueError:
-        return None
-    if subject.function.scaled[0] == 1.0:
-        # Homogeneous on these samples, so that there was no limit to look at.
-        return None
-    return subject.not_checked
 
 
 def _dropout_rate(part: nn.Module) -> float:
@@ -184,22 +126,18 @@ def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]
     # One sample alone is an example on purpose.
     if len(function.labels) > 1 and (function.labels == function.labels[0]).all():
         yield Finding(Code.ONE_CLASS, float(function.labels[0]))
-    degree_0 = set(of_degree_0(function))
     if subject.whole is not None:
         code = Code.LEADING_PART_WITHOUT_THEOREM
         if norm.name in GRADIENT_DESCENTS:
             code = Code.LEADING_PART
         about = {"degree": subject.degree, "norm": norm.name}
         yield Finding(code, subject.rest, details=about)
-        wrong = subject.itself.wrong
+        wrong = subject.module_itself.wrong
         if len(wrong):
             samples = {"samples": named(wrong)}
             yield Finding(Code.MODULE_MISCLASSIFIES, float(len(wrong)), details=samples)
-        # The leading-order part does not depend on some parameters at all, as on upper biases:
-        # their direction does not count, either, so they are no such parameters.
-        degree_0 -= set(without_gradient(function))
-    if degree_0:
-        in_order = tuple(name for name in function.shapes if name in degree_0)
+    names = tuple(scale_invariant(function))
+    if names:
         # Two findings: what it means for the numbers, and that no theorem covers it.
-        yield Finding(Code.DEGREE_0, names=in_order)
-        yield Finding(Code.DEGREE_0_WITHOUT_THEOREM, names=in_order)
+        yield Finding(Code.DEGREE_0, names=names)
+        yield Finding(Code.DEGREE_0_WITHOUT_THEOREM, names=names)

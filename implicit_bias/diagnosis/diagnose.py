@@ -237,7 +237,7 @@ def diagnose(
         deadline = deadline.leaving(time.monotonic() - started - subject.seconds)
         judged = judge_loss(loss, function.classes)
         # Weight decay acts on the module as it is trained, not on its leading-order part.
-        box = box_of(subject.itself.function, optimizer, loss, judged, decay_so_far)
+        box = box_of(subject.module_itself.function, optimizer, loss, judged, decay_so_far)
 
         # 2. The gap: of the best multipliers, of the loss's weights, across kinks.
         best = subject.measure(limit.norm, deadline=deadline.sooner(fractions.gap))
@@ -334,7 +334,7 @@ def _gaps_by_norm(best: Multipliers, of_loss: Array, deadline: Deadline) -> dict
         combination = function.vjp(program.theta, weights)
         for name in COMPARED:
             other = replace(program, norm=tensors.PARAMETER_NORMS[name])
-            gaps[name] = min(gaps[name], other.judge(weights, combination).gap)
+            gaps[name] = min(gaps[name], other.bound_by(weights, combination).gap)
         took = time.perf_counter() - began
     # In the norm asked for, which may be none of these, the gap is the one that was searched for.
     gaps[program.norm.name] = best.gap

@@ -81,7 +81,7 @@ class EscapeSearch:
         Most steps of each search.
     first_size : float
         A new unit begins with this fraction of the network's norm.
-    claimed : float
+    least_saving : float
         A unit is claimed if it lowers the norm by this fraction.
     programs : int
         Most tangent problems for a network.
@@ -97,7 +97,7 @@ class EscapeSearch:
     random_starts: int = 200
     search_steps: int = 100
     first_size: float = 1e-3
-    claimed: float = 1e-5
+    least_saving: float = 1e-5
     programs: int = 30
     progress: float = 1e-7
     halvings: int = 12
@@ -148,7 +148,7 @@ class EscapeSearch:
             torch.cat([output, size * (out / out.norm())[:, None]], dim=1),
         )
         norm = self._improved_norm(wider, X, labels, deadline)
-        if norm < without * (1.0 - self.claimed):
+        if norm < without * (1.0 - self.least_saving):
             return Escape(pull, claimed=True, saving=1.0 - norm / without)
         return suggested
 

@@ -146,7 +146,7 @@ def regime_of(subject: Subject, start: Start, deadline: Deadline) -> Regime:
         A start of another architecture.
     """
     # Of the module itself: its leading-order part is what it becomes far from any start.
-    now = subject.itself.function
+    now = subject.module_itself.function
     before = now.reread(_at_start(now.module, start))
     moved = now.theta - before.theta
     size = float(before.theta.norm())

@@ -210,11 +210,11 @@ class TrainingTest:
         elif known and not judged.logarithm:
             # The logarithm of a loss has a gradient that does not vanish with the loss, so that it
             # needs no such checks.
-            lost = list(_lost_gradient(subject.itself, loss))
+            lost = list(_lost_gradient(subject.module_itself, loss))
             found += lost
             # Of gradients that are 0 in the module's precision no other size is of interest.
             if not any(finding.code is Code.GRADIENT_OF_ZERO for finding in lost):
-                found += self._small_gradients(subject.itself, optimizer)
+                found += self._small_gradients(subject.module_itself, optimizer)
         if not any(finding.code.keeps_from_limit for finding in found):
             rate = Code.CONSTANT_RATE
             if limit.norm.name in GRADIENT_DESCENTS and not judged.logarithm:

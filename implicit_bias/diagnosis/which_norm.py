@@ -266,7 +266,7 @@ def which_norm(
         deadline = deadline.leaving(time.monotonic() - started - searched)
         table = NormTable(
             rows=_rows(subjects, geometries, deadline),
-            reached=[each.itself.min_margin for each in subjects],
+            reached=[each.module_itself.min_margin for each in subjects],
             degree=subject.degree,
         )
         conclusion = table.conclude()
@@ -324,7 +324,7 @@ def _reference(margins: Margins, subject: Subject, deadline: Deadline) -> Subjec
     if found.min_margin > 0:
         return found
     where = ""
-    if found.itself.min_margin > 0:
+    if found.module_itself.min_margin > 0:
         where = " in its leading-order part"
     raise SeparationError(
         f"the reference misclassifies samples{where} (smallest margin "

@@ -131,7 +131,8 @@ def unscaled_part(margins: Margins) -> str | None:
     twice = _calls_of_parts(margins, 2.0)
     # Not strict: branches on the data may call other parts at doubled parameters.
     for call, doubled in zip(once, twice, strict=False):
-        if call.part and _inputs_scale(call, doubled) and not _scales(call.result, doubled.result):
+        inputs_scale = all(map(_scales, call.given, doubled.given))
+        if call.part and inputs_scale and not _scales(call.result, doubled.result):
             return call.part
     return None
 
@@ -142,12 +143,6 @@ class _Call(NamedTuple):
     part: str
     given: list[Tensor]
     result: Tensor
-
-
-def _inputs_scale(call: _Call, doubled: _Call) -> bool:
-    """Whether all that a part is given scales with the parameters."""
-    pairs = zip(call.given, doubled.given, strict=False)
-    return all(_scales(*pair) for pair in pairs)
 
 
 def _calls_of_parts(margins: Margins, scale: float) -> list[_Call]:

@@ -16,7 +16,7 @@ from implicit_bias.base.packaged import table_of
 from implicit_bias.modules.evaluate import drawn_like
 from implicit_bias.modules.forward_watch import functions_used, listed, unscaled_part
 from implicit_bias.modules.margins import Margins
-from implicit_bias.modules.partial_degrees import degree_in, directions
+from implicit_bias.modules.partial_degrees import degree_in, scale_invariant
 
 _KINDS = table_of("modules/homogeneity.toml")
 # Functions that break homogeneity, with what they are, and what to do.
@@ -81,7 +81,7 @@ def cause_of(function: Margins, far: float = 2.0**40) -> Cause:
 
     # --- a part that adds terms of several degrees: at a large scale the largest one is left
     at_large = function.at_scale(far, 0.0)
-    leads = not (np.isnan(degree_in(at_large, function.shapes)) or directions(at_large))
+    leads = not (np.isnan(degree_in(at_large, function.shapes)) or scale_invariant(at_large))
     part = unscaled_part(function)
     where = "the module is not homogeneous"
     if part is not None:

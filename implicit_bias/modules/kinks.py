@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.base.deadline import NEVER, Deadline
@@ -42,12 +43,11 @@ from implicit_bias.modules.margins import Margins, joined
 from implicit_bias.modules.tangent_program import Multipliers, TangentProgram
 
 
-class Pieces(Margins):
+class Pieces:
     """Gradients of the same margins at several points, as rows of one J, point by point.
 
-    A search for multipliers takes it for the margins of one point. It inherits from `Margins` what
-    makes J J' of rows, and gives it other rows (`_gradients`, `_layer_products`); ``theta`` of each
-    method is ignored, as a row has the point of its own.
+    They are the `Gradients` of a tangent problem. ``theta`` of each method is ignored, as each row
+    has a point of its own.
 
     Parameters
     ----------
@@ -60,7 +60,6 @@ class Pieces(Margins):
     """
 
     def __init__(self, function: Margins, points: list[Tensor], factors: Array) -> None:
-        vars(self).update(vars(function))  # module, samples and parameters are the same
         self.function = function
         self.points = points
         self.factors = factors
@@ -82,22 +81,45 @@ class Pieces(Margins):
         found = np.stack([self.function.jvp(point, direction) for point in self.points])
         return (self.factors * found).reshape(-1)
 
-    def _gradients(self, theta: Tensor, places: Tensor, scales: Mapping[str, float]) -> Tensor:
-        """Rows (m, P') of J in the parameters named in ``scales``, times these."""
-        size = sum(self.shapes[name].numel() for name in scales)
-        found = torch.empty(len(places), size, dtype=theta.dtype, device=theta.device)
+    def rows(self, theta: Tensor, chosen: NDArray[np.int64]) -> Array:
+        """Return some rows of J, (m, P)."""
+        places = torch.tensor(chosen, device=theta.device)
+        found = np.empty((len(chosen), len(theta)))
         for point, here, pairs in self._by_points(places):
-            found[here] = self.function._gradients(point, pairs, scales)
+            found[here.cpu().numpy()] = self.function.rows(point, pairs.cpu().numpy())
+        return self._factors(places).cpu().numpy()[:, None] * found
+
+    def gram(
+        self,
+        theta: Tensor,
+        chosen: NDArray[np.int64],
+        scale: Mapping[str, float] | None = None,
+        others: NDArray[np.int64] | None = None,
+        deadline: Deadline = NEVER,
+    ) -> Array:
+        """J S^2 J' (m, k) of some rows and others, as `Margins.gram`."""
+        if others is None:
+            others = chosen
+        places = torch.tensor(np.append(chosen, others), device=theta.device)
+        products = self._layer_products(places, deadline)
+        return self.function.inner_products(
+            len(chosen), places, products, self._gradients, scale, deadline
+        )
+
+    def _gradients(self, places: Tensor, scales: Mapping[str, float]) -> Tensor:
+        """Rows (m, P') of J in the parameters named in ``scales``, times these."""
+        size = sum(self.function.shapes[name].numel() for name in scales)
+        found = self.function.theta.new_empty(len(places), size)
+        for point, here, pairs in self._by_points(places):
+            found[here] = self.function.gradients(point, pairs, scales)
         return found * self._factors(places)[:, None]
 
-    def _layer_products(
-        self, theta: Tensor, places: Tensor, deadline: Deadline = NEVER
-    ) -> dict[str, LayerProducts]:
+    def _layer_products(self, places: Tensor, deadline: Deadline) -> dict[str, LayerProducts]:
         """Rows of J as sums of outer products, by parameter; those that are new are kept."""
         new = torch.unique(places[~torch.isin(places, self.held)])
         parts = [self.products] if len(self.held) else []
         for point, _, pairs in self._by_points(new):
-            parts.append(self.function._layer_products(point, pairs, deadline))
+            parts.append(self.function.layer_products(point, pairs, deadline))
         if len(new):
             self.held = torch.cat([self.held, new])
             self.products = joined(parts, torch.arange(len(self.held)))
@@ -115,7 +137,7 @@ class Pieces(Margins):
 
     def _factors(self, places: Tensor) -> Tensor:
         """Return the factors r of some rows, (m,)."""
-        return torch.as_tensor(self.factors).to(self.theta).reshape(-1)[places]
+        return torch.as_tensor(self.factors).to(self.function.theta).reshape(-1)[places]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +204,7 @@ class KinkSearch:
         weights = np.append(near.weights, np.zeros(len(margins) - len(near.weights)))
         search = multipliers.MultiplierSearch(seconds=self.seconds, known=self.known, exact=False)
         found = search.best(
-            replace(tangent, function=pieces, margins=margins),
+            replace(tangent, other_gradients=pieces, margins=margins),
             [weights],
             deadline.within(self.seconds),
         )

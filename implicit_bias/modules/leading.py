@@ -34,7 +34,7 @@ from implicit_bias.modules.evaluate import drawn_like
 from implicit_bias.modules.forward_watch import functions_used, listed
 from implicit_bias.modules.homogeneity_causes import NORMALISATIONS, OF_DEGREE_0, TRAPS
 from implicit_bias.modules.margins import Margins
-from implicit_bias.modules.partial_degrees import HOMOGENEITY_TOLERANCE, directions
+from implicit_bias.modules.partial_degrees import HOMOGENEITY_TOLERANCE, scale_invariant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +210,7 @@ def _check(leading: Margins, deadline: Deadline, *, jumps: bool) -> tuple[str, .
     HomogeneityError
         It names functions and parameters.
     """
-    unscaled = directions(leading, 10 * LimitSearch.agreement)
+    unscaled = scale_invariant(leading, 10 * LimitSearch.agreement)
     normalised = functions_used(leading, NORMALISATIONS)
     jumping = list[str]()
     not_checked = list[str]()

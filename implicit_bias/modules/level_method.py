@@ -143,14 +143,14 @@ class LevelMethod:
                 # Only if L / min(J w) is less than the upper bound is w worth its norm.
                 if slopes.min() * best.upper > degree:
                     w = torch.tensor(shares).to(program.theta) @ cuts.directions
-                    best = program.with_direction(best, w, slopes)
+                    best = program.with_better_upper(best, w, slopes)
 
             # --- the bound and the cut (1) of that lambda
-            found = program.judge(weights)
+            found = program.bound_by(weights)
             cuts = self._with_cut(cuts, found)
             if found.lower > best.lower:
                 for_all = for_all / 2.0
-                best = best.raised(found)
+                best = best.with_better_lower(found)
                 centre = weights + for_all
             took = time.perf_counter() - began
         return best

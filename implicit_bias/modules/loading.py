@@ -5,19 +5,18 @@ problem has a constraint a sample, and is evaluated at all samples many times, s
 held in float64 (`collected`), if they are at most `MOST_GIB`.
 
 Samples that change from one pass to the next, as those of random augmentation do, have no margin of
-their own. The first samples of a data set are therefore read twice, and all of another iterable.
+their own. The first ones are therefore read twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sized
-from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, RandomSampler
+from torch.utils.data import DataLoader, RandomSampler, Subset, SubsetRandomSampler
 
 from implicit_bias.base.validation import pointing_to_the_page
 from implicit_bias.modules.evaluate import PROBES, double
@@ -73,7 +72,8 @@ def collected(inputs: Any, labels: Any) -> Collected:
     ------
     ValueError
         No labels, or labels beside a loader; no samples; batches that do not fit; more than
-        `MOST_GIB`; samples that are others in a second pass, or an iterator, which has none.
+        `MOST_GIB`; samples that are others, or in another order, in a second pass; or an iterator,
+        which has none.
     """
     _check_labels(inputs, labels)
     if labels is not None:
@@ -86,25 +86,30 @@ def collected(inputs: Any, labels: Any) -> Collected:
     in_order = _in_order(inputs)
     # A DataLoader draws a seed from torch's random numbers in each pass.
     with torch.random.fork_rng(devices=[]):
-        parts = _read(in_order or inputs)
-        _check_second_pass(parts, in_order or inputs, whole=in_order is None)
-    arguments = tuple(torch.cat(column) for column in zip(*parts.arguments, strict=True))
-    labels = torch.cat(parts.labels)
+        *arguments, labels = _read(in_order or inputs)
+        # The first samples show random augmentation and another order as well as all would.
+        again = _read(in_order or inputs, most=PROBES)
+    for once, twice in zip((*arguments, labels), again, strict=True):
+        if not np.array_equal(once[:PROBES], twice[:PROBES], equal_nan=True):
+            raise ValueError(
+                "two passes over the loader gave other samples (random augmentation, or another "
+                "order, say), so that there is no one set of samples to measure on: pass a loader "
+                "without them, or the batches of one pass, list(loader)"
+            )
     # A module of one argument gets the tensor itself, as its caller would give it.
     if len(arguments) == 1:
         return Collected(arguments[0], labels)
-    return Collected(arguments, labels)
+    return Collected(tuple(arguments), labels)
 
 
-class _Parts(NamedTuple):
-    """What was read of a loader: the arguments and the labels of each batch, in float64."""
+def _read(loader: Iterable[Any], most: int | None = None) -> tuple[Tensor, ...]:
+    """Read the batches up to ``most`` samples, if these are within the limit of memory.
 
-    arguments: list[tuple[Tensor, ...]]
-    labels: list[Tensor]
-
-
-def _read(loader: Iterable[Any]) -> _Parts:
-    """Read all batches, in float64, as long as they are within the limit."""
+    Returns
+    -------
+    tuple of Tensor
+        The arguments of the module and the labels, in float64.
+    """
     arguments = list[tuple[Tensor, ...]]()
     labels = list[Tensor]()
     held = 0
@@ -139,63 +144,30 @@ def _read(loader: Iterable[Any]) -> _Parts:
                 "GiB are held for a margin problem: pass a loader of fewer samples "
                 "(torch.utils.data.Subset); box_gap reads a batch at a time"
             )
+        if most is not None and samples >= most:
+            break
     if not samples:
         raise ValueError("the loader has no samples")
-    return _Parts(arguments, labels)
-
-
-def _check_second_pass(parts: _Parts, loader: Iterable[Any], *, whole: bool) -> None:
-    """Refuse samples that are others in a second pass, in any order if the whole is compared."""
-    # In the order of the data set, the first samples of a pass cost little, and show random
-    # augmentation as well as all would. Of a loader in an order of its own the passes are compared
-    # as sets.
-    most = None
-    if not whole:
-        most = PROBES
-    once = list(islice(_fingerprints(parts.arguments, parts.labels), most))
-    again = list(islice(_fingerprints_of_pass(loader), most))
-    if whole:
-        once.sort()
-        again.sort()
-    if once != again:
-        raise ValueError(
-            "two passes over the loader gave other inputs (random augmentation, say, or samples "
-            "drawn with replacement), so that there is no one set of samples to measure on: pass a "
-            "loader of the data without them"
-        )
-
-
-def _fingerprints_of_pass(loader: Iterable[Any]) -> Iterator[int]:
-    for given, labels, count in batches(loader, None):
-        held = tuple(double(one).cpu() for one in given)
-        yield from _fingerprints([held], [double(labels).reshape(count).cpu()])
-
-
-def _fingerprints(
-    arguments: Iterable[tuple[Tensor, ...]], labels: Iterable[Tensor]
-) -> Iterator[int]:
-    """Yield a number for each sample that is another one for other entries."""
-    for given, its_labels in zip(arguments, labels, strict=True):
-        columns = [one.contiguous().numpy() for one in (*given, its_labels)]
-        for row in zip(*columns, strict=True):
-            # Bytes, not values: NaN is equal to itself, and 0.0 differs from -0.0.
-            entries = [np.ascontiguousarray(one).tobytes() for one in row]
-            yield hash(tuple(entries))
+    columns = (*zip(*arguments, strict=True), labels)
+    return tuple(torch.cat(list(column)) for column in columns)
 
 
 def _in_order(loader: Iterable[Any]) -> DataLoader[Any] | None:
-    """Return a loader of the whole data set in its order, of one that reads it whole; else None."""
+    """Return a loader in the order of the data, of one that shuffles; else None."""
     if not isinstance(loader, DataLoader) or loader.batch_size is None:
         return None
     sampler = loader.sampler
-    # Only a plain shuffle reads each sample once in each pass: others choose or weigh the samples,
-    # and the caller means that choice.
-    if not isinstance(sampler, RandomSampler) or sampler.replacement:
+    dataset = loader.dataset
+    # Only a plain shuffle, of all or of a subset, reads each sample once in each pass: others
+    # choose or weigh the samples, and the caller means that choice.
+    if isinstance(sampler, SubsetRandomSampler):
+        dataset = Subset(dataset, sampler.indices)
+    elif not isinstance(sampler, RandomSampler) or sampler.replacement:
         return None
-    if not isinstance(loader.dataset, Sized) or sampler.num_samples != len(loader.dataset):
+    elif not isinstance(dataset, Sized) or sampler.num_samples != len(dataset):
         return None
     return DataLoader(
-        loader.dataset,
+        dataset,
         batch_size=loader.batch_size,
         num_workers=loader.num_workers,
         collate_fn=loader.collate_fn,

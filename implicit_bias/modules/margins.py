@@ -31,10 +31,11 @@ All is in float64, whatever the module's own precision, and leaves the module as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import ClassVar, NamedTuple
+from functools import cached_property, partial
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -53,21 +54,6 @@ NO_PARAMETER = (
     "the module has no parameter that requires a gradient: call requires_grad_(True) on what is "
     "trained, or on the whole module"
 )
-
-
-class Passes(NamedTuple):
-    """What forward passes take.
-
-    Attributes
-    ----------
-    samples : int
-        Samples of one pass.
-    kept : int
-        Entries that a pass of two samples keeps for the backward pass; 0 where it was not measured.
-    """
-
-    samples: int
-    kept: int
 
 
 @contextmanager
@@ -111,8 +97,6 @@ class Margins:
         Values of parameters and buffers; where not given, the module's own.
     scaled : (float, float)
         c and L: the margins are those of f(c theta) / c^L, by default of f itself; see `leading`.
-    passes : Passes, optional
-        What a forward pass may take, where that is known; else it is measured.
 
     Raises
     ------
@@ -151,7 +135,6 @@ class Margins:
         names: Collection[str] | None = None,
         at: Mapping[str, Tensor] | None = None,
         scaled: tuple[float, float] = (1.0, 0.0),
-        passes: Passes | None = None,
     ) -> None:
         # --- theta, and what is constant
         values = values_of(module) | dict(at or {})
@@ -172,7 +155,6 @@ class Margins:
         self.theta = torch.cat([part.reshape(-1) for part in trained.values()])
         self.scaled = scaled
         self.entries = GRADIENT_ENTRIES
-        self._passes = passes
 
         # --- samples and pairs
         n_samples = len(inputs[0])
@@ -204,15 +186,7 @@ class Margins:
         ValueError
             Parameters or buffers have come, have gone, have other shapes or were frozen or thawed.
         """
-        now = Margins(
-            module,
-            self.inputs,
-            self.labels,
-            self.classes,
-            names=self.shapes,
-            scaled=self.scaled,
-            passes=self.passes,
-        )
+        now = self._again(self.shapes, None, self.scaled, module)
         before = self.shapes, self.constants.keys(), self.frozen
         if (now.shapes, now.constants.keys(), now.frozen) != before:
             raise ValueError(
@@ -246,18 +220,23 @@ class Margins:
         return found
 
     def _again(
-        self, names: Collection[str], at: Mapping[str, Tensor], scaled: tuple[float, float]
+        self,
+        names: Collection[str],
+        at: Mapping[str, Tensor] | None,
+        scaled: tuple[float, float],
+        module: nn.Module | None = None,
     ) -> Margins:
-        return Margins(
-            self.module,
+        found = Margins(
+            module or self.module,
             self.inputs,
             self.labels,
             self.classes,
             names=names,
             at=at,
             scaled=scaled,
-            passes=self.passes,
         )
+        found.kept = self.kept
+        return found
 
     def parameters(self, theta: Tensor) -> dict[str, Tensor]:
         """View a vector (P,) as the parameters, by name."""
@@ -357,51 +336,33 @@ class Margins:
             yield slice(start, start + self.block)
 
     @property
-    def passes(self) -> Passes:
-        """What a forward pass takes, and how many samples it may have."""
-        if self._passes is None:
-            self._passes = Passes(BLOCK, 0)
-            if len(self.combinations) > self.fewest:
-                self._passes = self._measured_passes()
-        return self._passes
-
-    @property
     def block(self) -> int:
-        """Samples of a forward pass: as many as have `entries` activations, at most `BLOCK`."""
-        return self.passes.samples
+        """Samples of a forward pass: those that keep `entries` activations, at most `BLOCK`."""
+        return min(BLOCK, max(self.fewest, self.entries // max(1, self.kept)))
 
-    def _measured_passes(self) -> Passes:
-        """Count the entries that forward passes keep for the backward pass."""
-        kept = list[Tensor]()
+    @cached_property
+    def kept(self) -> int:
+        """Entries that a forward pass keeps per sample for the backward pass.
 
-        def keep(tensor: Tensor) -> Tensor:
-            kept.append(tensor)
+        They are counted in a pass of `fewest` samples, and 0 where there are no more samples.
+        """
+        total = 0
+
+        def count(tensor: Tensor) -> Tensor:
+            nonlocal total
+            total += tensor.numel()
             return tensor
 
-        # What is kept whatever the number of samples, the weights, is in both.
-        sizes = list[int]()
-        leaf = self.theta.detach().requires_grad_()
-        for count in (2, 4):
-            kept.clear()
-            hooks = torch.autograd.graph.saved_tensors_hooks(keep, _as_it_is)
+        if len(self.combinations) > self.fewest:
+            leaf = self.theta.detach().requires_grad_()
+            hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
             with torch.enable_grad(), hooks:
-                self.outputs_at(leaf, *self._inputs(slice(0, count)))
-            # Several views of one storage are kept once.
-            storages = dict[int, int]()
-            for one in kept:
-                storage = one.untyped_storage()
-                size = min(one.numel() * one.element_size(), storage.nbytes())
-                place = storage.data_ptr()
-                storages[place] = max(size, storages.get(place, 0))
-            sizes.append(sum(storages.values()))
-        of_sample = (sizes[1] - sizes[0]) // (2 * self.theta.element_size())
-        samples = min(BLOCK, max(self.fewest, self.entries // max(1, of_sample)))
-        return Passes(samples, sizes[0] // self.theta.element_size())
+                self.outputs_at(leaf, *self._inputs(slice(0, self.fewest)))
+        return total // self.fewest
 
     def _pairs_at_a_time(self, parameters: int) -> int:
         """Return how many per-sample gradients, each of so many parameters, are in a block."""
-        # What the forward pass of a sample keeps may be more than its gradient.
-        return max(1, self.entries // max(parameters, self.passes.kept))
+        return max(1, self.entries // (parameters + self.kept))
 
     # --- rows of J, and J J' of some pairs
 
@@ -414,7 +375,7 @@ class Margins:
         """J of some pairs, block by block."""
         # As many rows at a time as have `entries` entries together.
         for block in torch.split(places, self._pairs_at_a_time(len(theta))):
-            yield self._gradients(theta, block, dict.fromkeys(self.shapes, 1.0))
+            yield self.gradients(theta, block, dict.fromkeys(self.shapes, 1.0))
 
     def gram(
         self,
@@ -435,13 +396,29 @@ class Margins:
         """
         if others is None:
             others = chosen
-        scale = scale or {}
-        m = len(chosen)
         # One forward pass for the chosen pairs and the others together: their products meet.
         places = torch.tensor(np.append(chosen, others), device=theta.device)
-        products = self._layer_products(theta, places, deadline)
+        products = self.layer_products(theta, places, deadline)
+        compute = partial(self.gradients, theta)
+        return self.inner_products(len(chosen), places, products, compute, scale, deadline)
+
+    def inner_products(
+        self,
+        m: int,
+        places: Tensor,
+        products: Mapping[str, LayerProducts],
+        compute: Callable[[Tensor, Mapping[str, float]], Tensor],
+        scale: Mapping[str, float] | None,
+        deadline: Deadline,
+    ) -> Array:
+        """Compute the inner products (m, k) of the first m rows of J with the last k, as `gram`.
+
+        ``products`` are the layer products of all m + k rows. ``compute`` returns the rows at some
+        places, in the parameters that have none.
+        """
+        scale = scale or {}
         rest = {name: scale.get(name, 1.0) for name in self.shapes if name not in products}
-        gram = self._gram_by_rows(theta, places[:m], places[m:], rest, deadline)
+        gram = self._gram_by_rows(places[:m], places[m:], compute, rest, deadline)
         for name, of_layer in products.items():
             scaled = of_layer.times(scale.get(name, 1.0))
             deadline.check()
@@ -450,32 +427,32 @@ class Margins:
 
     def _gram_by_rows(
         self,
-        theta: Tensor,
         places: Tensor,
         others: Tensor,
+        compute: Callable[[Tensor, Mapping[str, float]], Tensor],
         scales: Mapping[str, float],
         deadline: Deadline,
     ) -> Tensor:
         """J S^2 J' (m, k) of the gradients in the parameters named in ``scales``, in blocks."""
-        gram = torch.zeros(len(places), len(others), dtype=theta.dtype, device=theta.device)
+        gram = self.theta.new_zeros(len(places), len(others))
         if not scales:
             return gram
         size = self._pairs_at_a_time(sum(self.shapes[name].numel() for name in scales))
         # Splits of `gram` are views, so that products written into them fill it block by block.
         row_blocks = zip(torch.split(gram, size), torch.split(places, size), strict=True)
         for strip, rows in row_blocks:
-            first = self._gradients(theta, rows, scales)
+            first = compute(rows, scales)
             column_blocks = zip(
                 torch.split(strip, size, dim=1), torch.split(others, size), strict=True
             )
             for block, columns in column_blocks:
                 deadline.check()
                 same = columns.equal(rows)
-                second = first if same else self._gradients(theta, columns, scales)
+                second = first if same else compute(columns, scales)
                 torch.mm(first, second.T, out=block)
         return gram
 
-    def _gradients(self, theta: Tensor, places: Tensor, scales: Mapping[str, float]) -> Tensor:
+    def gradients(self, theta: Tensor, places: Tensor, scales: Mapping[str, float]) -> Tensor:
         """Gradients (m, P') of some margins in the parameters named in ``scales``, times these."""
         # The other parameters are constants of the function that is differentiated.
         parameters = self.parameters(theta)
@@ -497,7 +474,7 @@ class Margins:
 
     # --- gradients that are sums of outer products
 
-    def _layer_products(
+    def layer_products(
         self, theta: Tensor, places: Tensor, deadline: Deadline = NEVER
     ) -> dict[str, LayerProducts]:
         """Gradients of some margins as sums of outer products, by parameter.
@@ -521,7 +498,7 @@ class Margins:
     def _products_of_block(
         self, theta: Tensor, block: int, samples: Tensor, rivals: Tensor
     ) -> dict[str, LayerProducts]:
-        """`_layer_products` of pairs of the samples of one block.
+        """`layer_products` of pairs of the samples of one block.
 
         The forward pass is that of `combine`: with other samples beside them, rounding might put
         some on the other side of a kink.
@@ -578,10 +555,6 @@ def joined(parts: Sequence[Mapping[str, LayerProducts]], order: Tensor) -> dict[
         if all(name in part for part in parts):
             found[name] = LayerProducts.joined([part[name] for part in parts], order)
     return found
-
-
-def _as_it_is(tensor: Tensor) -> Tensor:
-    return tensor
 
 
 # Not by `vjp` or `grad_outputs`, for which torch imports its compiler: a second or two.

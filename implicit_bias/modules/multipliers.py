@@ -142,7 +142,7 @@ class MultiplierSearch:
             # With too little time for a search: the best of the loss's weights.
             began = time.perf_counter()
             tempered = tempered_weights(tangent.margins, tangent.function.rivals)
-            first = tangent.judge(tempered[0] if starts is None else starts[0])
+            first = tangent.bound_by(tempered[0] if starts is None else starts[0])
             took = time.perf_counter() - began
             if not deadline.allows(self.passes * took):
                 judged = [first, *_judged(tangent, tempered, deadline, took)]
@@ -166,7 +166,7 @@ class MultiplierSearch:
             # Not even the first Gram matrix was there in time: single passes do with less.
             tempered = tempered_weights(tangent.margins, tangent.function.rivals)
             candidates = [*(starts or []), *tempered]
-            judged = _judged(tangent, candidates, deadline) or [tangent.judge(candidates[0])]
+            judged = _judged(tangent, candidates, deadline) or [tangent.bound_by(candidates[0])]
             found = self.level_method.improve(judged, self._is_accurate, deadline)
             return replace(found, method="stopped")
 
@@ -204,7 +204,7 @@ class MultiplierSearch:
                 best_in_l2 = self._on_working_sets(in_l2, working_set, None, for_l2)
                 starts = [best_in_l2.weights, *starts]
         # The first start is judged even if the time is up: there must be bounds.
-        judged = _judged(tangent, starts, own) or [tangent.judge(starts[0])]
+        judged = _judged(tangent, starts, own) or [tangent.bound_by(starts[0])]
         found = self.level_method.improve([*judged, *unfinished], self._is_accurate, own)
         return _ended(found, deadline, own)
 
@@ -247,7 +247,7 @@ class MultiplierSearch:
         # that the first round counts as one in which it rose.
         ones = np.zeros(len(pairs))
         ones[joining] = 1.0
-        best = replace(tangent.judge(ones), lower=0.0, method="interior point")
+        best = replace(tangent.bound_by(ones), lower=0.0, method="interior point")
         broken = self.broken
         while True:
             began = time.perf_counter()
@@ -264,13 +264,13 @@ class MultiplierSearch:
             weights[chosen] = np.maximum(solution.alpha, 0.0)
 
             # --- bounds for all pairs: by (2) any weights prove a lower bound. For the upper one w
-            # has to satisfy all constraints, so `with_direction` lengthens it until it does.
-            found = tangent.judge(weights)
+            # has to satisfy all constraints, so `with_better_upper` lengthens it until it does.
+            found = tangent.bound_by(weights)
             w = working_set.direction(solution, found)
             slopes = tangent.jvp(w)
             rose = found.lower > (1.0 + self.broken) * best.lower
-            best = best.raised(found)
-            best = tangent.with_direction(best, w, slopes)
+            best = best.with_better_lower(found)
+            best = tangent.with_better_upper(best, w, slopes)
 
             if not self.exact:
                 if self._is_accurate(best):
@@ -367,7 +367,7 @@ def _judged(
         if not deadline.allows(took):
             break
         began = time.perf_counter()
-        judged.append(tangent.judge(weights))
+        judged.append(tangent.bound_by(weights))
         took = time.perf_counter() - began
     return judged
 
@@ -416,7 +416,7 @@ class _GramMatrix:
         kept = self.gram[stays][:, stays]
         self.pairs = np.append(chosen[stays], joining)
         # Products of pairs that stay are kept: each is two passes through the module.
-        added = tangent.function.gram(tangent.theta, joining, tangent.scales, self.pairs, deadline)
+        added = tangent.gradients.gram(tangent.theta, joining, tangent.scales, self.pairs, deadline)
         self.gram = np.block([[kept, added[:, : len(kept)].T], [added]])
 
     def solved(self, tolerance: float, deadline: Deadline) -> Solution:
@@ -448,7 +448,7 @@ class _GramMatrix:
             if float((self.gram @ (weights + delta)).min()) > smallest:  # rounding may spoil it
                 of_all = np.zeros(len(tangent.margins))
                 of_all[self.pairs] = delta
-                combination = combination + tangent.function.vjp(tangent.theta, of_all)
+                combination = combination + tangent.gradients.vjp(tangent.theta, of_all)
         return tangent.units**2 * combination
 
 
@@ -490,7 +490,7 @@ class _Rows:
                 raise TimeoutError("the time is up")
             began = time.perf_counter()
             few = joining[start : start + self._at_a_time]
-            J = self.tangent.function.rows(self.tangent.theta, few)
+            J = self.tangent.gradients.rows(self.tangent.theta, few)
             parts.append(J * self.tangent.units.cpu().numpy())
             took = time.perf_counter() - began
         self.rows = np.concatenate(parts)

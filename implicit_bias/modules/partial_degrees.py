@@ -57,7 +57,7 @@ def of_degree_0(function: Margins) -> tuple[str, ...]:
     `degree_in` are only for those that pass.
     """
     theta = function.parameters(function.theta)
-    v = gradient_of_combination(function)
+    v = gradient_of_combination(function, function.theta)
     terms = {name: theta[name] * v[name] for name in theta}
 
     def has_degree_0(names: list[str]) -> bool:
@@ -78,16 +78,19 @@ def of_degree_0(function: Margins) -> tuple[str, ...]:
     return tuple(found)
 
 
-def directions(function: Margins, tolerance: float = HOMOGENEITY_TOLERANCE) -> list[str]:
+def scale_invariant(function: Margins, tolerance: float = HOMOGENEITY_TOLERANCE) -> list[str]:
     """Names of the parameters whose scale changes no output, though their direction does."""
-    v = gradient_of_combination(function)
+    v = gradient_of_combination(function, function.theta)
     # A parameter that no output depends on at all has a gradient of 0, and is not one of them.
     sizes = {name: float(part.abs().max()) for name, part in v.items()}
     least = tolerance * max(sizes.values())
     return [name for name in of_degree_0(function) if sizes[name] > least]
 
 
-def gradient_of_combination(function: Margins) -> dict[str, Tensor]:
-    """Gradient of a random combination of the margins, by parameter."""
+def gradient_of_combination(function: Margins, theta: Tensor) -> dict[str, Tensor]:
+    """Gradient of a random combination of the margins, by parameter.
+
+    Of positive weights, in which nothing cancels by symmetry.
+    """
     weights = np.random.default_rng(0).random(len(function.pairs))
-    return function.parameters(function.vjp(function.theta, weights))
+    return function.parameters(function.vjp(theta, weights))

@@ -4,47 +4,20 @@ Gradient descent on a homogeneous network converges, in direction, to a KKT poin
 
     minimise  1/2 ||theta||^2   subject to  q_n(theta) = y_n f(x_n; theta) >= 1 for all n,
 
-that is, to a theta for which some lambda >= 0 has
-
-    theta = sum_n lambda_n grad q_n(theta),     lambda_n (q_n(theta) - 1) = 0 for all n.
-
-This holds where the loss is exponential-like and converges to 0, theta / ||theta|| converges, and
-all margins at that limit are above 0 (B.1 to B.4 of the source; B.5 is not needed where all margins
-have one degree). Where nothing is known of convergence, every limit point of theta / ||theta|| is
-such a point for gradient flow that separates the samples once (Lyu and Li 2020). Neither says
-whether a training has come near it: that is measured here.
-
-A network that separates its samples is feasible once it is scaled to unit margin. There it is
-an (epsilon, delta)-approximate KKT point: some lambda >= 0 leaves a residual of norm epsilon in the
-first condition and at most delta in each product of the second.
+if the loss is exponential-like and converges to 0, theta / ||theta|| converges, and all margins at
+that limit are above 0 (B.1 to B.4 of the source; B.5 is not needed where all margins have one
+degree). Where nothing is known of convergence, every limit point of theta / ||theta|| is such a
+point for gradient flow that separates the samples once (Lyu and Li 2020). How near a network is,
+scaled to unit margin, its best multipliers say (`tangent_program`). In l2 they are the dual
+solution of the hard-margin SVM on the per-sample gradients.
 
 ===========  =========  ==========================================================================
 symbol       shape      meaning
 ===========  =========  ==========================================================================
-theta        (P,)       the trained parameters, scaled to unit margin
-L                       degree of homogeneity: f(x; c theta) = c^L f(x; theta) for c > 0
-q            (N,)       margins y_n f(x_n; theta), the smallest of them 1
-J            (N, P)     their gradients, row n is grad q_n; by Euler J theta = L q
 lambda       (N,)       multipliers of the samples
 w_h, W_h     1, (C, D)  readout and weights of hidden unit h; zeta_h = w_h W_h (see `networks`)
 V_h          (C, D)     V_h(lambda) of the margin problem, for hidden unit h (see `problem`)
 ===========  =========  ==========================================================================
-
-**The best multipliers.** Least residual ||theta - J' lambda|| is not enough to ask of them: with
-more samples than parameters the residual may be 0 at any theta, by multipliers of samples that are
-not at the margin. So residual and slackness are minimised together,
-
-    1/2 ||theta - J' lambda||^2 + L sum_n lambda_n (q_n - 1)
-        = 1/2 ||theta||^2 - (L sum_n lambda_n - 1/2 ||J' lambda||^2),
-
-equal by Euler. The right-hand side is the duality gap of  min 1/2 ||w||^2 subject to J w >= L,
-for which theta is feasible: the hard-margin SVM on the gradients. So it is 0 at the KKT
-points and nowhere else, bounds epsilon and delta, and its minimisation is that SVM's dual, which
-non-negative least squares solves exactly. For a linear network it is the gap of the SVM itself.
-It needs no more of the gradients than J J'. In a network of weight matrices that is again a masked
-Gram matrix: the gradient in each matrix is an outer product (`layer_products`).
-
-Where f has a kink (a ReLU at 0), autograd's derivative stands for the whole subdifferential.
 
 **To the convex problem.** With one hidden layer f(x) = sum_h w_h <W_h, z_h(x) x'>, L = 2, zeta_h =
 w_h W_h, and the gradients of sum_n lambda_n q_n are w_h V_h in W_h and <W_h, V_h> in w_h. At a KKT
@@ -73,88 +46,10 @@ from implicit_bias.bounds.certificate import Certificate, certify
 from implicit_bias.modules.evaluate import as_module, double, evaluating
 from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.subject import SeparationError, Subject, margins_of
+from implicit_bias.modules.tangent_program import Multipliers
 from implicit_bias.networks import Network
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.problem import MarginProblem
-
-# Samples up to which the multipliers of one of this package's networks take a second or two.
-FEW_SAMPLES = 2000
-
-
-@dataclass(frozen=True, eq=False)
-class Stationarity:
-    """How far a network, scaled to unit margin, is from a KKT point of theorem 3.1.
-
-    No number but ``min_margin`` changes when the weights are scaled; of a network without any bias
-    `residual`, `slackness` and `gap` do not change when the inputs are scaled, either.
-
-    Attributes
-    ----------
-    degree : float
-        L, the degree of homogeneity.
-    min_margin : float
-        Smallest y_n f(x_n) of the network as it is.
-    normalised_margin : float
-        min_margin / ||theta||^L.
-    norm : float
-        ||theta|| at unit margin.
-    margins : ndarray of shape (N,)
-        y_n f(x_n) at unit margin; with K classes the f_{y_n}(x_n) - f_k(x_n) of all pairs of
-        a sample and a rival, sample by sample, shape (N (K - 1),).
-    multipliers : ndarray of shape (N,) or (N (K - 1),)
-        lambda >= 0 of least `gap`.
-    epsilon : float
-        ||theta - sum_n lambda_n grad q_n||, of Lyu and Li's (epsilon, delta).
-    """
-
-    degree: float
-    min_margin: float
-    normalised_margin: float
-    norm: float
-    margins: Array
-    multipliers: Array
-    epsilon: float
-
-    @property
-    def delta(self) -> float:
-        """Largest lambda_n (q_n - 1), of Lyu and Li's (epsilon, delta)."""
-        return float((self.multipliers * (self.margins - 1.0)).max())
-
-    @property
-    def residual(self) -> float:
-        """KKT residual epsilon / ||theta||, in [0, 1]."""
-        return self.epsilon / self.norm
-
-    @property
-    def slackness(self) -> float:
-        """L sum_n lambda_n (q_n - 1) / ||theta||^2, in [0, 1/2].
-
-        At a KKT point L sum_n lambda_n q_n = ||theta||^2; this is the fraction that is not at the
-        margin.
-        """
-        slack = float(self.multipliers @ (self.margins - 1.0))
-        return self.degree * slack / self.norm**2
-
-    @property
-    def gap(self) -> float:
-        """residual^2 + 2 slackness, in [0, 1]: 0 at the KKT points and nowhere else.
-
-        1 - gap = (||w|| / ||theta||)^2, w the hard-margin SVM on the per-sample gradients.
-        """
-        # Twice the duality gap of the head, over ||theta||^2.
-        return self.residual**2 + 2.0 * self.slackness
-
-    def measures(self) -> dict[str, float]:
-        """All measures but the smallest margin, by their names in tables."""
-        return {
-            "degree": self.degree,
-            "normalised_margin": self.normalised_margin,
-            "residual": self.residual,
-            "slackness": self.slackness,
-            "kkt_gap": self.gap,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +64,7 @@ class NetworkCertificate:
         Upper bound from the network, lower bound from the dual variables that were given.
     by_multipliers : Certificate or None
         The same upper bound, lower bound from the network's own multipliers.
-    stationarity : Stationarity or None
+    stationarity : Multipliers or None
         None where ``obstacle`` says why, or where the multipliers were not asked for.
     obstacle : str
         Why the network has no multipliers, and so gives no lower bound; else empty.
@@ -185,7 +80,7 @@ class NetworkCertificate:
     problem: MarginProblem
     given: Certificate
     by_multipliers: Certificate | None
-    stationarity: Stationarity | None
+    stationarity: Multipliers | None
     obstacle: str
     unit_norms: Array
     dual_norms: Array
@@ -209,7 +104,7 @@ class NetworkCertificate:
     def dead(self) -> NDArray[np.int64]:
         """The units that are not active.
 
-        Where `Stationarity.gap` is near 0 and one of them has a dual norm above 1, the network is
+        Where `stationarity.gap` is near 0 and one of them has a dual norm above 1, the network is
         near another stationary point than the SVM: with that unit the norm could be lower.
         """
         return np.flatnonzero(~self.active)
@@ -219,7 +114,7 @@ def stationarity(
     module: nn.Module,
     inputs: tuple[Tensor | Array, ...],
     labels: ArrayLike,
-) -> Stationarity:
+) -> Multipliers:
     r"""Measure how far a module is from a KKT point of theorem 3.1, in float64.
 
     .. math:: \theta = \sum_n \lambda_n \nabla q_n(\theta), \qquad
@@ -239,7 +134,9 @@ def stationarity(
 
     Returns
     -------
-    Stationarity
+    Multipliers
+        lambda >= 0 of least gap; ``residual``, ``slackness``, ``epsilon`` and ``delta`` are what
+        they leave of the conditions above. `Multipliers.program` has the module at unit margin.
 
     Raises
     ------
@@ -260,23 +157,13 @@ def stationarity(
     >>> module = torch.nn.Linear(1, 1, bias=False)
     >>> _ = torch.nn.init.constant_(module.weight, 3.0)
     >>> found = stationarity(module, (torch.tensor([[1.0], [-2.0]]),), [1, -1])
-    >>> found.degree
+    >>> found.program.degree
     1.0
     """
     module = as_module(module)
     with evaluating(module) as (copied, _):
         subject = Subject.of(margins_of(copied, inputs, labels))
-        best = subject.measure(PARAMETER_NORMS["l2"])
-    program = best.program
-    return Stationarity(
-        degree=program.degree,
-        min_margin=subject.min_margin,
-        normalised_margin=program.normalised_margin,
-        norm=program.size,
-        margins=program.margins,
-        multipliers=best.weights,
-        epsilon=best.epsilon,
-    )
+        return subject.measure(PARAMETER_NORMS["l2"])
 
 
 def certify_network(
@@ -308,8 +195,8 @@ def certify_network(
         Dual variables of the network's margin problem, of `solve` say; they count where their
         lower bound is above that of the multipliers.
     multipliers : bool
-        Find the network's multipliers, which takes long with many more samples than
-        `FEW_SAMPLES`.
+        Find the network's multipliers, which takes long with many more than
+        2,000 samples.
 
     Returns
     -------
@@ -354,26 +241,26 @@ def certify_network(
     units = network.unit_groups()
     # Without multipliers (not asked for, or not to be had) there is the bound by alpha alone.
     dual_norms = np.full(len(units), np.nan)
-    measures = None
+    found = None
     by_multipliers = None
     obstacle = ""
     if multipliers:
         try:
-            measures = stationarity(network, network.prepare(X), problem.y)
+            found = stationarity(network, network.prepare(X), problem.y)
         # A readout bias, or a sample that is not classified yet: the upper bound and that by alpha
         # hold all the same.
         except (HomogeneityError, SeparationError) as error:
             obstacle = str(error)
         else:
             # At a KKT point the multipliers are dual variables, with no factor between them.
-            weights = problem.constraints.alpha(measures.multipliers)
+            weights = problem.constraints.alpha(found.weights)
             dual_norms = problem.dual_norms(weights)[units]
             by_multipliers = certify(problem, coef, weights)
     return NetworkCertificate(
         problem=problem,
         given=certify(problem, coef, alpha),
         by_multipliers=by_multipliers,
-        stationarity=measures,
+        stationarity=found,
         obstacle=obstacle,
         unit_norms=problem.group_norms(coef)[units],
         dual_norms=dual_norms,

@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -43,6 +43,10 @@ NOTHING_TRAINED = (
     "no parameter gets a gradient, so nothing is trained: is the output computed from the "
     "parameters in each forward pass, without detach() and without no_grad()?"
 )
+
+# Of so many samples the first few are checked before the others. Of fewer, all are as quick.
+MANY_SAMPLES = 512
+FIRST_SAMPLES = 32
 
 
 class SeparationError(ValueError):
@@ -92,8 +96,7 @@ def margins_of(
     ------
     ValueError
         Inputs, outputs or labels that do not fit; outputs that are random, depend on the other
-        samples of a batch, or are not finite; no parameter to train; a norm that names parts that
-        the module lacks.
+        samples of a batch; no parameter to train; a norm that names parts that the module lacks.
     """
     inputs, labels = collected(inputs, labels)
     arguments = evaluate.as_arguments(inputs, module)
@@ -107,26 +110,31 @@ def margins_of(
     labels = evaluate.labels_as_array(labels)
     classes = _classes(evaluate.check_outputs(module, tensors), labels)
     function = Margins(module, tensors, labels, classes)
-    if not np.isfinite(function.outputs(function.theta)).all():
-        # The cause is in the inputs, in the weights, or in what the module makes of them.
-        for tensor in tensors:
-            as_finite(cast(Any, tensor), "an input of the module", tensor.ndim)
-        weights = function.parameters(function.theta).items()
-        broken = [name for name, weight in weights if not weight.isfinite().all()]
-        if broken:
-            raise ValueError(
-                f"weights are NaN or infinite in {forward_watch.listed(broken)}, so the training "
-                "diverged: go back to a state before that, and train at a smaller rate, with an "
-                "eps of at least 1e-19 in single precision and in Muon"
-            )
-        raise ValueError(
-            "the module's outputs contain NaN or infinity, though its trained weights are "
-            "finite: start from smaller weights"
-        )
     # A norm that names other parts than the module has would fail within a search, minutes later.
     for norm in norms:
         check_parts(norm, function.shapes)
     return function
+
+
+def _check_finite(function: Margins) -> None:
+    """Refuse outputs that are not finite, by their cause."""
+    if np.isfinite(function.outputs(function.theta)).all():
+        return
+    # The cause is in the inputs, in the weights, or in what the module makes of them.
+    for tensor in function.inputs:
+        as_finite(cast(Any, tensor), "an input of the module", tensor.ndim)
+    weights = function.parameters(function.theta).items()
+    broken = [name for name, weight in weights if not weight.isfinite().all()]
+    if broken:
+        raise ValueError(
+            f"weights are NaN or infinite in {forward_watch.listed(broken)}, so the training "
+            "diverged: go back to a state before that, and train at a smaller rate, with an "
+            "eps of at least 1e-19 in single precision and in Muon"
+        )
+    raise ValueError(
+        "the module's outputs contain NaN or infinity, though its trained weights are "
+        "finite: start from smaller weights"
+    )
 
 
 @contextmanager
@@ -184,7 +192,6 @@ def named(samples: NDArray[np.int64]) -> str:
 
 def without_gradient(function: Margins) -> tuple[str, ...]:
     """Names of the parameters, not 0, in which a random combination of margins has no gradient."""
-    weights = np.random.default_rng(0).random(len(function.pairs))
     function = at_nonzero_outputs(function)
     theta = function.parameters(function.theta)
     # A parameter that starts at 0 (a last layer) hides the gradients of those before it. These are
@@ -192,7 +199,7 @@ def without_gradient(function: Margins) -> tuple[str, ...]:
     shown = dict[str, Tensor]()
     for name, part in theta.items():
         shown[name] = part if part.any() else evaluate.drawn_like(part)
-    v = function.parameters(function.vjp(function.flat(shown), weights))
+    v = partial_degrees.gradient_of_combination(function, function.flat(shown))
     # An unused parameter of value 0 adds nothing to ||theta||: it may count or not.
     return tuple(name for name, part in v.items() if theta[name].any() and not part.any())
 
@@ -230,9 +237,9 @@ class Subject:
         names: Collection[str] | None = None,
         degree: float | None = None,
         *,
+        excluded: Collection[str] = (),
         leading: bool = False,
         deadline: Deadline = NEVER,
-        jumps: bool = True,
     ) -> Subject:
         """Leave out parameters that do not count, and measure the degree in the others.
 
@@ -241,30 +248,66 @@ class Subject:
         function : Margins
             Of all parameters that require a gradient.
         names : collection of str, optional
-            The parameters that count, by default those that get a gradient from a sample.
+            The parameters that count, by default those that get a gradient from a sample and are
+            not ``excluded``.
         degree : float, optional
             L; checked where it is given.
         leading : bool
             Whether to measure the leading-order part of the module; see `modules.leading`.
         deadline : Deadline
             When to end the search for the leading-order part.
-        jumps : bool
-            Whether to look for jumps of the leading-order part.
 
         Raises
         ------
         HomogeneityError
             The module is not homogeneous; the message names the part that breaks it, with a cure.
         ValueError
-            No parameter gets a gradient; outputs of 0 whatever the parameters are; no second
-            derivatives in torch.
+            No parameter gets a gradient; outputs that are not finite, or 0 whatever the parameters
+            are; no second derivatives in torch.
         TimeoutError
             The deadline has passed before the degree of the leading-order part was known.
         """
+
+        def measured(function: Margins, *, jumps: bool = True) -> Subject:
+            return cls._measured(
+                function, names, degree, excluded, leading=leading, deadline=deadline, jumps=jumps
+            )
+
+        if names is not None or len(function.labels) < MANY_SAMPLES:
+            return measured(function)
+        # A module that is not homogeneous on its first samples is not so on all of them, either.
+        # It is refused before it gets these.
+        try:
+            first = measured(function.of_samples(np.arange(FIRST_SAMPLES)))
+        except homogeneity.HomogeneityError:
+            raise
+        except ValueError:
+            # All units may be off on these samples, say, and not on others.
+            return measured(function)
+        if first.function.scaled[0] == 1.0:
+            return measured(function)
+        # The first samples show jumps as well as all of them.
+        found = measured(function, jumps=False)
+        return replace(found, not_checked=first.not_checked)
+
+    @classmethod
+    def _measured(
+        cls,
+        function: Margins,
+        names: Collection[str] | None,
+        degree: float | None,
+        excluded: Collection[str],
+        *,
+        leading: bool,
+        deadline: Deadline,
+        jumps: bool,
+    ) -> Subject:
+        """Do what `of` does on the samples of the margins, all at once."""
+        _check_finite(function)
         if names is None:
             # A parameter without a gradient is never moved. As a variable it would add its size to
             # ||theta||, and a gap that no training can close.
-            names = function.shapes.keys() - without_gradient(function)
+            names = function.shapes.keys() - {*without_gradient(function), *excluded}
         if not names:
             raise ValueError(NOTHING_TRAINED)
         function = function.restricted(names, function.theta)
@@ -295,7 +338,7 @@ class Subject:
         # The leading-order part was found at a scale that may not do for the new parameters: the
         # module itself is read, and the part is found anew.
         leading = self.whole is not None
-        return self.known(self.itself.function.reread(module), self.degree, leading=leading)
+        return self.known(self.module_itself.function.reread(module), self.degree, leading=leading)
 
     @cached_property
     def rest(self) -> float:
@@ -350,7 +393,7 @@ class Subject:
         return len(self.wrong) / len(self.function.labels)
 
     @property
-    def itself(self) -> Subject:
+    def module_itself(self) -> Subject:
         """The module itself; where no leading-order part is measured, that is this subject."""
         return self if self.whole is None else Subject(self.whole, self.degree)
 
@@ -407,7 +450,7 @@ class Subject:
             )
         wrong = self.wrong
         n_samples = len(self.function.labels)
-        only = np.setdiff1d(wrong, self.itself.wrong)
+        only = np.setdiff1d(wrong, self.module_itself.wrong)
         if len(only):
             return (
                 f"the leading-order part of the module misclassifies {len(only)} of {n_samples} "

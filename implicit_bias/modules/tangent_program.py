@@ -21,20 +21,50 @@ Source: Lyu and Li (2020); Tsilivis et al. (2024) for other norms.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.run_certificate import weights_of_margins
 from implicit_bias.modules.margins import Margins
 from implicit_bias.norms import tensors
 
-Method = Literal["exact", "interior point", "level method", "stopped"]
+Method = Literal["given", "exact", "interior point", "level method", "stopped"]
+
+
+class Gradients(Protocol):
+    """J (n, P), as a search for multipliers uses it: `Margins` at theta, or `kinks.Pieces`."""
+
+    def vjp(self, theta: Tensor, weights: Array) -> Tensor:
+        """J' lambda, shape (P,)."""
+        ...
+
+    def jvp(self, theta: Tensor, direction: Tensor) -> Array:
+        """J w, shape (n,)."""
+        ...
+
+    def rows(self, theta: Tensor, chosen: NDArray[np.int64]) -> Array:
+        """Return some rows of J, (m, P)."""
+        ...
+
+    def gram(
+        self,
+        theta: Tensor,
+        chosen: NDArray[np.int64],
+        scale: Mapping[str, float] | None,
+        others: NDArray[np.int64] | None,
+        deadline: Deadline,
+    ) -> Array:
+        """Return inner products (m, k) of some rows of J S with others."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +85,8 @@ class TangentProgram:
         Margins at theta.
     scale : float
         The module's own parameters are this times theta.
+    other_gradients : Gradients or None
+        J, where it is not that of ``function`` at theta.
     """
 
     function: Margins
@@ -63,6 +95,12 @@ class TangentProgram:
     norm: tensors.ParameterNorm
     margins: Array
     scale: float = 1.0
+    other_gradients: Gradients | None = None
+
+    @property
+    def gradients(self) -> Gradients:
+        """J."""
+        return self.other_gradients or self.function
 
     @cached_property
     def size(self) -> float:
@@ -74,6 +112,11 @@ class TangentProgram:
         """1 / ||theta||^L; 0 or inf where that is beyond float64."""
         with np.errstate(over="ignore", divide="ignore"):
             return float(np.float64(self.size) ** -self.degree)
+
+    @property
+    def min_margin(self) -> float:
+        """Smallest margin of the module's own parameters."""
+        return float(np.float64(self.scale) ** self.degree)
 
     @cached_property
     def scales(self) -> dict[str, float]:
@@ -93,15 +136,15 @@ class TangentProgram:
 
     def jvp(self, direction: Tensor) -> Array:
         """J w (n,) of a direction w (P,)."""
-        return self.function.jvp(self.theta, direction)
+        return self.gradients.jvp(self.theta, direction)
 
-    def judge(self, weights: Array, v: Tensor | None = None) -> Multipliers:
+    def bound_by(self, weights: Array, v: Tensor | None = None) -> Multipliers:
         """Scale given weights lambda >= 0 (n,), not all 0, and compute the bound they prove.
 
         v is J' lambda; it is computed if it is not given.
         """
         if v is None:
-            v = self.function.vjp(self.theta, weights)
+            v = self.gradients.vjp(self.theta, weights)
         # lambda / ||v||_* is feasible in the dual program of (2). By Euler's identity <theta, v> is
         # positive, so v is 0 only if it underflows.
         size = self.norm.dual(self.function.parameters(v))
@@ -118,10 +161,10 @@ class TangentProgram:
             lower=lower,
             upper=self.size,
             direction=self.theta,
-            method="exact",
+            method="given",
         )
 
-    def with_direction(self, found: Multipliers, w: Tensor, slopes: Array) -> Multipliers:
+    def with_better_upper(self, found: Multipliers, w: Tensor, slopes: Array) -> Multipliers:
         """Take over a feasible multiple of w, if its norm is below the upper bound so far.
 
         ``slopes`` are J w (n,).
@@ -156,10 +199,11 @@ class Multipliers:
         Norm of a feasible w: an upper bound; that of theta where nothing better is known.
     direction : Tensor of shape (P,)
         That w, with J w >= L.
-    method : {"exact", "interior point", "level method", "stopped"}
-        How they were found. "exact" is the best there is, to rounding or a solver's 1e-10. The next
-        two ended with bounds that differ: by rounding, at their own limits, or because the bounds
-        are as near as was asked for. "stopped" is whatever was known when the caller's time was up.
+    method : {"given", "exact", "interior point", "level method", "stopped"}
+        How they were found. "given" are a caller's. "exact" is the best there is, to rounding or a
+        solver's 1e-10. The next two ended with bounds that differ: by rounding, at their own
+        limits, or because the bounds are as near as was asked for. "stopped" is whatever was known
+        when the caller's time was up.
     """
 
     program: TangentProgram
@@ -170,7 +214,7 @@ class Multipliers:
     direction: Tensor
     method: Method
 
-    def raised(self, found: Multipliers) -> Multipliers:
+    def with_better_lower(self, found: Multipliers) -> Multipliers:
         """Take over the weights of other multipliers, if they prove a higher lower bound.
 
         The upper bound and its direction stay.
@@ -194,6 +238,24 @@ class Multipliers:
             return self.gap
         # (3) with the upper bound in the place of the optimum.
         return min(self.gap, kkt_gap(self.upper, self.program.size))
+
+    # In l2 twice (1) is ||theta - v||^2 + 2 L <lambda, q - 1>, by Euler's identity: so
+    # gap = residual^2 + 2 slackness.
+
+    @property
+    def residual(self) -> float:
+        """KKT residual epsilon / ||theta||, in [0, 1] in l2."""
+        return self.epsilon / self.program.size
+
+    @property
+    def slackness(self) -> float:
+        """L sum_n lambda_n (q_n - 1) / ||theta||^2, in [0, 1/2] in l2.
+
+        At a KKT point L sum_n lambda_n q_n = ||theta||^2; this is the fraction that is not at the
+        margin.
+        """
+        program = self.program
+        return program.degree * float(self.weights @ (program.margins - 1.0)) / program.size**2
 
     @property
     def epsilon(self) -> float:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from implicit_bias.base.options import DEFAULTS, SolverOptions
 from implicit_bias.base.validation import Array
 from implicit_bias.estimators.networks import NetworkClassifier
-from implicit_bias.modules.stationarity import FEW_SAMPLES, kkt_measure
+from implicit_bias.modules.stationarity import kkt_measure
 from implicit_bias.networks import Network
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.runs.configuration import RunConfig
@@ -30,6 +30,9 @@ from implicit_bias.training.limit import (
     check_goals,
     train_to_limit,
 )
+
+# Samples up to which the multipliers of one of this package's networks take a second or two.
+FEW_SAMPLES = 2000
 
 
 def train_beside_svm(

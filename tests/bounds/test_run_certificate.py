@@ -144,7 +144,7 @@ def test_bounds_of_a_network_in_exact_arithmetic(classes: int | None, offset: fl
         if best is None or found.stationarity is None:
             continue
         separating += 1
-        alpha = problem.constraints.alpha(found.stationarity.multipliers)
+        alpha = problem.constraints.alpha(found.stationarity.weights)
         hold(problem, best, network.coef(), alpha)
         optimum = solve(problem, solver="clarabel").certificate
         check_overlap(best, optimum, 0.0)

@@ -16,7 +16,7 @@ from implicit_bias.modules.homogeneity import (
     scales_far_beyond,
 )
 from implicit_bias.modules.margins import Margins
-from implicit_bias.modules.partial_degrees import degree_in, directions, of_degree_0
+from implicit_bias.modules.partial_degrees import degree_in, of_degree_0, scale_invariant
 
 N, D = 12, 4
 X = drawn(N, D)
@@ -112,7 +112,7 @@ def test_directions_have_degree_0() -> None:
     function = margins(module)
     assert set(of_degree_0(function)) >= {"v"}
     assert "f.weight" not in of_degree_0(function)
-    assert "v" in directions(function)
+    assert "v" in scale_invariant(function)
 
 
 # --- causes --------------------------------------------------------------------------------------

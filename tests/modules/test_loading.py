@@ -14,6 +14,7 @@ from torch.utils.data import (
     Dataset,
     RandomSampler,
     Subset,
+    SubsetRandomSampler,
     TensorDataset,
     WeightedRandomSampler,
 )
@@ -87,15 +88,40 @@ def test_samples_that_change_are_refused() -> None:
             collected(loader, None)
 
 
-def test_an_iterable_in_another_order_each_time_is_the_same_samples() -> None:
+def test_an_iterable_in_another_order_each_time_is_refused() -> None:
     class Shuffled:
         def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
             order = torch.randperm(30)
             return iter([(X[order[:11]], Y[order[:11]]), (X[order[11:]], Y[order[11:]])])
 
-    found = collected(Shuffled(), None)
-    rows = {tuple(row) for row in torch.cat([found.inputs, found.labels[:, None]], 1).tolist()}
-    assert rows == {tuple(row) for row in torch.cat([X, Y[:, None]], 1).tolist()}
+    with pytest.raises(ValueError, match="another order.*list"):
+        collected(Shuffled(), None)
+    assert len(collected(list(Shuffled()), None).labels) == 30
+
+
+def test_a_second_pass_of_fewer_samples_is_refused() -> None:
+    class Shrinking:
+        passes = 0
+
+        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+            self.passes += 1
+            return iter([(X, Y), (X, Y)][self.passes - 1 :])
+
+    with pytest.raises(ValueError, match="two passes"):
+        collected(Shrinking(), None)
+
+
+def test_a_subset_in_random_order_is_read_in_the_order_of_its_indices() -> None:
+    indices = [7, 2, 19, 4]
+    found = collected(DataLoader(DATA, batch_size=3, sampler=SubsetRandomSampler(indices)), None)
+    assert torch.equal(found.inputs, X[indices])
+    assert torch.equal(found.labels, Y[indices].double())
+
+
+def test_a_value_that_is_nan_is_the_same_in_both_passes() -> None:
+    missing = X.clone()
+    missing[3, 1] = torch.nan
+    assert collected([(missing, Y)], None).inputs[3, 1].isnan()
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_the_level_method_brackets_the_optimum(norm: str) -> None:
         return found.upper <= 1.02 * found.lower
 
     for method in (LevelMethod(most_steps=0), LevelMethod(most_steps=5), LevelMethod()):
-        start = program.judge(tangent_program.loss_weights(program.margins, 2))
+        start = program.bound_by(tangent_program.loss_weights(program.margins, 2))
         found = method.improve([start], near, NEVER)
         lower.append(found.lower)
         upper.append(found.upper)
@@ -90,9 +90,9 @@ def test_bounds_of_two_starts_come_with_what_attains_them() -> None:
     """The lower bound of the one and the direction of the other."""
     program, J = scaled(seeded(linear(D, 3), 2), 1.0, NORMS["linf"])
     best = multipliers.best_multipliers(program)
-    equal = program.judge(np.ones(len(J)))
-    few = program.judge(tangent_program.loss_weights(program.margins, 2, 30.0))
-    short = program.with_direction(few, best.direction, J @ best.direction.numpy())
+    equal = program.bound_by(np.ones(len(J)))
+    few = program.bound_by(tangent_program.loss_weights(program.margins, 2, 30.0))
+    short = program.with_better_upper(few, best.direction, J @ best.direction.numpy())
     assert short.lower < equal.lower
     assert short.upper < equal.upper
     found = LevelMethod(most_steps=0).improve([equal, short], lambda _: False, NEVER)
@@ -107,7 +107,7 @@ def test_any_weights_prove_a_lower_bound_and_any_direction_an_upper_one(norm: st
     program, J = scaled(relu(3), 2.0, NORMS[norm])
     optimum = by_cvxpy(program.function, J, 2.0, NORMS[norm])
     weights = np.random.default_rng(0).random(len(J))
-    found = program.judge(weights)
+    found = program.bound_by(weights)
     size = NORMS[norm].dual(program.function.parameters(torch.tensor(J.T @ weights)))
     assert found.lower == pytest.approx(2.0 * weights.sum() / size)
     assert found.lower <= optimum * (1 + 1e-6)
@@ -115,7 +115,7 @@ def test_any_weights_prove_a_lower_bound_and_any_direction_an_upper_one(norm: st
     # theta is feasible, and half way from it to the best direction is better
     best = multipliers.best_multipliers(program)
     w = (best.direction + program.theta) / 2.0
-    better = program.with_direction(found, w, J @ w.numpy())
+    better = program.with_better_upper(found, w, J @ w.numpy())
     assert optimum * (1 - 1e-6) <= better.upper <= found.upper == program.size
     check(better, J, 2.0)
 
@@ -230,7 +230,7 @@ def test_the_level_method_leaves_a_start_that_has_one_pair_alone() -> None:
     weights = np.zeros(len(program.margins))
     weights[program.margins.argmin()] = 1.0
     search = LevelMethod(most_steps=40)
-    found = search.improve([program.judge(weights)], lambda _: False, NEVER)
+    found = search.improve([program.bound_by(weights)], lambda _: False, NEVER)
     optimum = by_cvxpy(program.function, J, 2.0, NORMS["l2"])
     assert found.lower <= optimum * (1 + 1e-6)
     assert found.lower > 0.9 * optimum

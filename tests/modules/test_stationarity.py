@@ -24,12 +24,12 @@ from example_modules import (
 from implicit_bias.base.validation import Array
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.stationarity import (
-    Stationarity,
     active_units,
     balance,
     kkt_measure,
     stationarity,
 )
+from implicit_bias.modules.tangent_program import Multipliers
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts
 
@@ -63,7 +63,7 @@ def at_limit(network: Network) -> tuple[Network, ib.Solution]:
     return network, solution
 
 
-def measure(network: Network, X: Array = X, y: Array = Y) -> Stationarity:
+def measure(network: Network, X: Array = X, y: Array = Y) -> Multipliers:
     return stationarity(network, network.prepare(X), y)
 
 
@@ -81,14 +81,14 @@ def test_the_svm_is_a_kkt_point_with_its_dual_variables(name: str) -> None:
     network, solution = at_limit(GATED[name]())
     found = ib.certify_network(network, X, Y)
     point = known(found.stationarity)
-    assert point.degree == 2.0
+    assert point.program.degree == 2.0
     assert point.residual < KKT_TOLERANCE
     assert point.slackness < KKT_TOLERANCE**2
-    assert point.epsilon < KKT_TOLERANCE * point.norm
+    assert point.epsilon < KKT_TOLERANCE * point.program.size
     assert point.delta < KKT_TOLERANCE
-    assert point.norm**2 / 2 == pytest.approx(solution.certificate.upper)
+    assert point.program.size**2 / 2 == pytest.approx(solution.certificate.upper)
     largest = solution.alpha.max()
-    np.testing.assert_allclose(point.multipliers, solution.alpha, rtol=0, atol=1e-2 * largest)
+    np.testing.assert_allclose(point.weights, solution.alpha, rtol=0, atol=1e-2 * largest)
     assert found.certificate is found.by_multipliers
     assert found.given.lower == 0.0
     np.testing.assert_allclose(found.problem.group_norms(network.coef()), found.unit_norms)
@@ -154,10 +154,10 @@ def test_deep_linear_networks_go_to_the_svm() -> None:
     w = network.decision(np.eye(4))
     assert np.linalg.norm(w) / (y * (X @ w)).min() == pytest.approx(optimum, rel=1e-3)
     found, last = measure(network, X, y), result.history[-1]
-    assert found.degree == pytest.approx(depth)
+    assert found.program.degree == pytest.approx(depth)
     assert last.gap == pytest.approx(found.gap, abs=1e-6)
     assert found.gap <= 1e-3
-    assert found.norm**2 == pytest.approx(depth * optimum ** (2 / depth), rel=1e-3)
+    assert found.program.size**2 == pytest.approx(depth * optimum ** (2 / depth), rel=1e-3)
     assert last.measures == {"residual": found.residual, "slackness": found.slackness}
 
 
@@ -168,8 +168,8 @@ def test_a_negative_multiplier_is_not_allowed() -> None:
     """Both samples are at the margin and span theta, but one of them would have to push back."""
     X, y = np.array([[1.0, 0.0], [10.0, 1.0]]), np.ones(2)
     found = stationarity(of(np.array([[1.0, -9.0]])), (torch.tensor(X),), y)
-    np.testing.assert_allclose(found.margins, 1.0)
-    np.testing.assert_allclose(found.multipliers, [1.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(found.program.margins, 1.0)
+    np.testing.assert_allclose(found.weights, [1.0, 0.0], atol=1e-12)
     assert found.gap == pytest.approx(1 - 1 / 82)
 
 
@@ -177,7 +177,7 @@ def test_multipliers_away_from_the_margin_count_as_slackness() -> None:
     """Theta is a combination of the samples exactly, but one of them is not at the margin."""
     X, y = np.eye(2), np.ones(2)
     found = stationarity(of(np.array([[1.0, 3.0]])), (torch.tensor(X),), y)
-    np.testing.assert_allclose(found.multipliers, [1.0, 1.0])
+    np.testing.assert_allclose(found.weights, [1.0, 1.0])
     assert found.epsilon == pytest.approx(2.0)
     assert found.delta == pytest.approx(2.0)
     assert found.residual == pytest.approx(2 / np.sqrt(10))
@@ -236,20 +236,21 @@ def test_the_gap_is_that_of_the_svm_on_the_gradients(name: str) -> None:
     degree, build = MODULES[name]
     module, inputs, y = generic(build)
     found = stationarity(module, inputs, y)
-    assert found.degree == degree
+    assert found.program.degree == degree
     function = Margins(module, inputs, y)
-    theta = function.theta * found.min_margin ** (-1 / degree)
+    theta = function.theta * found.program.min_margin ** (-1 / degree)
     J = function.rows(theta, np.arange(N))
-    np.testing.assert_allclose(J @ theta.numpy(), degree * found.margins, rtol=1e-6)
+    np.testing.assert_allclose(J @ theta.numpy(), degree * found.program.margins, rtol=1e-6)
     size = float(theta.norm())
-    assert (found.margins.min(), found.norm) == pytest.approx((1.0, size))
-    assert found.normalised_margin == pytest.approx(size**-degree)
-    w = J.T @ found.multipliers
+    assert (found.program.margins.min(), found.program.size) == pytest.approx((1.0, size))
+    assert found.program.normalised_margin == pytest.approx(size**-degree)
+    w = J.T @ found.weights
     assert found.epsilon == pytest.approx(np.linalg.norm(theta.numpy() - w))
-    assert (found.multipliers >= 0).all()
+    assert (found.weights >= 0).all()
     assert (J @ w).min() >= degree * (1 - 1e-7)
+    assert found.gap == pytest.approx(found.residual**2 + 2 * found.slackness, abs=1e-9)
     optimum = degree * linear_svm(J, np.ones(N)).certificate.lower
-    assert found.norm * np.sqrt(1 - found.gap) == pytest.approx(optimum, rel=1e-6)
+    assert found.program.size * np.sqrt(1 - found.gap) == pytest.approx(optimum, rel=1e-6)
 
 
 @pytest.mark.parametrize(("name", "scale"), [("gln-deep", 30.0), ("relu-deep", 1e-3)])
@@ -258,10 +259,14 @@ def test_scale_invariance(name: str, scale: float) -> None:
     before = stationarity(network, inputs, y)
     scale_weights(network, scale)
     after = stationarity(network, inputs, y)
-    assert after.min_margin == pytest.approx(before.min_margin * scale**before.degree)
-    for field in ("normalised_margin", "norm", "epsilon", "delta", "residual", "slackness"):
+    factor = scale**before.program.degree
+    assert after.program.min_margin == pytest.approx(before.program.min_margin * factor)
+    for field in ("normalised_margin", "size"):
+        expected = pytest.approx(getattr(before.program, field), rel=1e-6)
+        assert getattr(after.program, field) == expected
+    for field in ("epsilon", "delta", "residual", "slackness"):
         assert getattr(after, field) == pytest.approx(getattr(before, field), rel=1e-6)
-    np.testing.assert_allclose(after.multipliers, before.multipliers, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(after.weights, before.weights, rtol=1e-6, atol=1e-9)
 
     rescaled = stationarity(network, (scale * inputs[0], *inputs[1:]), y)
     for field in ("residual", "slackness", "gap"):

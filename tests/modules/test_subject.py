@@ -49,7 +49,7 @@ def test_a_leading_part_is_read_again_from_the_module_itself() -> None:
     assert again.rest == pytest.approx(anew.rest)
     assert again.rest == pytest.approx(before.rest / 3.0)
     np.testing.assert_allclose(again.margins, anew.margins)
-    np.testing.assert_allclose(again.itself.margins, anew.itself.margins)
+    np.testing.assert_allclose(again.module_itself.margins, anew.module_itself.margins)
 
 
 def test_an_unused_parameter_gets_no_gradient_and_one_at_0_does_no_harm() -> None:
