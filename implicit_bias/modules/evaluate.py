@@ -28,7 +28,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.networks import Network
 
 # Samples on which a module is checked.
-PROBES = 256
+PROBES = 64
 
 
 # --- the module ----------------------------------------------------------------------------------

@@ -211,13 +211,17 @@ def test_the_penalised_minimum_is_stationary() -> None:
 
 
 def test_the_module_stays_as_it_is() -> None:
-    module = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double().train()
+    """So do random numbers, which dropout draws."""
+    module = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 3))
+    module.double().train()
     adamw = torch.optim.AdamW(module.parameters(), weight_decay=1.0)
     before = {name: value.clone() for name, value in module.state_dict().items()}
+    drawn = torch.get_rng_state()
     ib.box_gap(module, X, Y, optimizer=adamw, loss=cross_entropy)
     for name, value in module.state_dict().items():
         assert torch.equal(value, before[name]), name
     assert all(p.grad is None for p in module.parameters())
+    assert torch.equal(torch.get_rng_state(), drawn)
 
 
 def test_batches_are_read_once() -> None:
@@ -379,3 +383,16 @@ def test_a_refusal_names_what_measures_the_limit_with_decay() -> None:
             with pytest.raises((ib.SeparationError, ib.HomogeneityError)) as caught:
                 quiet(refused, FEW, targets, optimizer=adamw)
             assert ("box_gap" in str(caught.value)) == (decay > 0.0)
+
+
+def test_of_unknown_steps_box_gap_is_no_cure() -> None:
+    """It refuses them."""
+
+    class Unknown(torch.optim.Optimizer):
+        """Of no class in the table."""
+
+    module, labels, _ = separating(0.5, steps=0)
+    unknown = Unknown(module.parameters(), {"lr": 0.1, "weight_decay": 0.5})
+    with pytest.raises(ib.SeparationError) as caught:
+        quiet(module, FEW, (labels + 1) % 3, norm="l2", optimizer=unknown)
+    assert "box_gap" not in str(caught.value)

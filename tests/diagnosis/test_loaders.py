@@ -42,6 +42,26 @@ def test_which_norm_and_recorder_read_a_loader() -> None:
     assert recorder.record() == pytest.approx(row, rel=1e-6)
 
 
+def test_references_need_no_further_passes_over_a_loader() -> None:
+    passes = list[int]()
+
+    class Counted(DataLoader[tuple[Tensor, ...]]):
+        """Counts how often it is read."""
+
+        def __iter__(self) -> Any:
+            passes.append(len(passes))
+            return super().__iter__()
+
+    data = Counted(TensorDataset(X, torch.as_tensor(LABELS)), batch_size=5)
+    reading: Any = ib.which_norm
+    counts = []
+    for references in ([MODULE], [MODULE, MODULE, MODULE]):
+        passes.clear()
+        reading(MODULE, data, None, norms=["l2"], reference=references)
+        counts.append(len(passes))
+    assert counts[0] == counts[1] <= 2
+
+
 def test_a_network_with_batch_norm_is_refused_at_once() -> None:
     """Of 2,000 images of 8 x 8 in a few passes of few samples, not of all."""
     module = nn.Sequential(

@@ -164,6 +164,15 @@ def test_optimizers_without_a_known_norm_are_refused(build: Any, match: str) -> 
         geometry_of(build(module), module)
 
 
+def test_an_rmsprop_without_the_options_of_torchs_is_known_by_its_name() -> None:
+    class RMSprop(torch.optim.Optimizer):
+        """Of another library: neither centered nor with momentum."""
+
+    module = network()
+    found = geometry_of(RMSprop(module.parameters(), {"lr": 0.1}), module)
+    assert found.norm == PARAMETER_NORMS["linf"]
+
+
 @pytest.mark.parametrize("wrong", [[], ["adam", "sgd"]])
 def test_what_is_no_optimizer_is_refused(wrong: object) -> None:
     with pytest.raises(TypeError, match="optimizers"):

@@ -216,6 +216,12 @@ def test_one_other_method_follows_by_size(monkeypatch: pytest.MonkeyPatch) -> No
     """The embedding; with more features than it takes an interior point, or a working set."""
     assert FALL_BACK.built_in(PROBLEM, "one-group") == "feature-space"
     y = np.tile([1.0, -1.0], 10)
+    # Beside 500 rows and some for each feature, 20,000 are many.
+    many = labelled(20_000, 2)
+    assert FALL_BACK.built_in(many, "interior-point") == "working-set"
+    assert FALL_BACK.built_in(many, "one-group") == "feature-space"
+    soft = labelled(20_000, 2, C=1.0)
+    assert FALL_BACK.built_in(soft, "interior-point") == "feature-space"
     wide = max_margin(np.random.default_rng(0).normal(size=(20, 1501)), y)
     assert FALL_BACK.built_in(wide, "one-group") == "interior-point"
     assert FALL_BACK.built_in(wide, "interior-point") is None
