@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from diagnosis.asking import D, X, finding, quiet, relu
+from diagnosis.asking import D, X, finding, quiet
 from example_modules import Computed, frozen, layers, linear, own_labels, seeded
 from implicit_bias import DiagnosisWarning, diagnose
 from implicit_bias.diagnosis import Code
@@ -47,12 +47,6 @@ def test_training_mode_is_named_and_kept() -> None:
     assert found.gap == expected
     assert [part.training for part in module.modules()] == [True, True, True, False, True]
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_modes_without_effect_are_no_finding() -> None:
-    module = relu().train()
-    assert quiet(module).warnings == ()
-    assert module.training
 
 
 def test_dropout_within_other_layers_is_named_and_of_rate_0_is_none() -> None:
