@@ -233,6 +233,17 @@ def test_a_module_in_single_precision_is_measured_and_not_trained() -> None:
             limit(module, inputs, labels)
 
 
+def test_a_tied_weight_is_one_parameter() -> None:
+    module, inputs, labels = built("tied", torch.float64, training=False)
+    first, last = (p.detach().clone() for p in module.parameters())
+    plain = Computed(
+        lambda m, x: ((x @ m.first.T).relu() @ m.first.T).relu() @ m.last.T, first=first, last=last
+    )
+    found, expected = (stationarity(each, (inputs,), labels) for each in (module, plain))
+    assert found.degree == pytest.approx(3.0)
+    assert (found.norm, found.gap) == pytest.approx((expected.norm, expected.gap))
+
+
 def compiled(module: nn.Module) -> nn.Module:
     return cast(nn.Module, torch.compile(module, backend="eager"))
 
