@@ -32,11 +32,6 @@ def layered(*between: nn.Module, first: nn.Module | None = None) -> nn.Sequentia
     return nn.Sequential(first or square(), nn.ReLU(), *between, linear(D))
 
 
-def shared() -> nn.Module:
-    part = square()
-    return layered(part, nn.ReLU(), first=part)
-
-
 def tied() -> nn.Module:
     first, other = square(), square()
     other.weight = first.weight
@@ -94,19 +89,7 @@ def mixed_modes() -> nn.Module:
     return layered(nn.Sequential(nn.Dropout(0.5).eval(), nn.Dropout(0.1)))
 
 
-def recurrent() -> nn.Module:
-    """Hold weights in a list, too."""
-
-    def forward(m: Any, x: Tensor) -> Tensor:
-        states, _ = m.cell(x.reshape(-1, 2, 2).transpose(0, 1))
-        outputs: Tensor = m.last(states[-1].relu())
-        return outputs
-
-    return Computed(forward, cell=nn.LSTM(2, 3, bias=False), last=linear(3))
-
-
 MODULES: dict[str, Callable[[], nn.Module]] = {
-    "shared": shared,
     "tied": tied,
     "weight norm": weight_norm(parametrizations.weight_norm),
     "spectral norm by hooks": weight_norm(nn.utils.spectral_norm),
@@ -116,7 +99,6 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "hooks": hooked,
     "partly frozen": partly_frozen,
     "modes": mixed_modes,
-    "recurrent": recurrent,
 }
 
 
@@ -140,8 +122,6 @@ FUNCTIONS: dict[str, Callable[[nn.Module, Any, Any], object]] = {
     "train_to_limit": limit,
     "train_to_limit in linf": until_gap,
 }
-# The norm of a batch depends on all samples, and the gates of a recurrent network do not scale.
-NOT_HOMOGENEOUS = ("batch norm", "recurrent")
 
 
 def state_of(module: nn.Module, *, values: bool = True) -> list[Any]:
@@ -205,7 +185,7 @@ def built(name: str, dtype: torch.dtype, *, training: bool) -> tuple[nn.Module, 
     ],
 )
 def test_a_module_is_left_as_it_is(function: str, name: str) -> None:
-    """Also where it is refused; training changes the values of parameters, and nothing else.
+    """Also where it is refused, as batch norm is. Training changes values of parameters alone.
 
     For a training it is in evaluation mode, else its parts are in modes of their own. A training
     may count its passes.
@@ -222,7 +202,7 @@ def test_a_module_is_left_as_it_is(function: str, name: str) -> None:
         except ValueError:
             refused = True
     module(inputs).sum().backward()
-    assert refused == (name in NOT_HOMOGENEOUS)
+    assert refused == (name == "batch norm")
 
 
 def test_a_module_in_single_precision_is_measured_and_not_trained() -> None:
@@ -292,16 +272,6 @@ def test_every_function_checks_the_module_and_its_samples(function: str) -> None
         call(returning(lambda y: {"y": y}), X, ones)
     with pytest.raises(ValueError, match="labels"):
         call(linear(D).double(), X, [None] * len(X))
-
-
-def test_a_module_that_keeps_its_first_weights_is_not_trained() -> None:
-    def forward(m: Any, x: Tensor) -> Tensor:
-        m.kept = getattr(m, "kept", 1.0 * m.first)
-        outputs: Tensor = x @ m.kept
-        return outputs
-
-    with pytest.raises(ValueError, match="each forward pass"):
-        limit(Computed(forward, first=drawn(D)), X, np.ones(len(X)))
 
 
 def test_arguments_are_taken_to_float64_with_the_samples_first() -> None:

@@ -14,29 +14,10 @@ from example_modules import drawn, margins_by_hand, own_labels, seeded
 from implicit_bias.diagnosis import Code
 from implicit_bias.modules.fold import FoldError
 from implicit_bias.modules.margins import Margins
+from modules.test_fold import Residual
 
 X = drawn(14, 5)
-IMAGES = drawn(6, 2, 4, 4)
 NO_EPS = 1e-30
-
-
-class Residual(nn.Module):
-    """A convolution with batch norm beside a normalised shortcut, and a normalised linear layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Conv2d(2, 3, 3, padding=1, bias=False)
-        self.norm = nn.BatchNorm2d(3, eps=NO_EPS)
-        self.shortcut = nn.Conv2d(2, 3, 1, bias=False)
-        self.norm_of_shortcut = nn.BatchNorm2d(3, eps=NO_EPS, affine=False)
-        self.last = nn.Linear(3, 3, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return scores (N, 3)."""
-        inner: Tensor = self.norm(self.first(x))
-        outer: Tensor = inner.relu() + self.norm_of_shortcut(self.shortcut(x))
-        scores: Tensor = self.last(outer.mean((2, 3)))
-        return scores
 
 
 def mlp() -> nn.Sequential:
@@ -50,8 +31,17 @@ def mlp() -> nn.Sequential:
     )
 
 
+def residual() -> Residual:
+    module = seeded(Residual())
+    module.norm.eps = NO_EPS
+    module.norm_of_second.eps = NO_EPS
+    return module
+
+
 @pytest.mark.parametrize(
-    ("module", "inputs"), [(mlp(), X), (seeded(Residual()), IMAGES)], ids=["mlp", "residual"]
+    ("module", "inputs"),
+    [(mlp(), X), (residual(), drawn(6, 3, 4, 4))],
+    ids=["mlp", "residual"],
 )
 def test_margins_and_gradients_are_those_of_training_mode(
     module: nn.Module, inputs: Tensor
@@ -60,7 +50,8 @@ def test_margins_and_gradients_are_those_of_training_mode(
     whole = ib.full_batch(module, inputs)
     labels = own_labels(whole, inputs)
     q, J = margins_by_hand(module.train(), inputs, labels)
-    margins = Margins(whole.eval(), (inputs,), labels, 3)
+    classes = whole(inputs).shape[1]
+    margins = Margins(whole.eval(), (inputs,), labels, classes)
     np.testing.assert_allclose(margins.margins(margins.theta), q, rtol=1e-11)
     chosen = np.arange(len(q))
     close = {"rtol": 1e-9, "atol": 1e-11 * np.abs(J).max() ** 2}

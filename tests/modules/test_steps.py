@@ -7,12 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, RAdam, RMSprop
 
-from example_modules import Square, drawn, layers, own_labels, seeded
-from implicit_bias import box_gap
+from example_modules import Square, drawn, layers, seeded
 from implicit_bias.base.options import (
     NO_OPTIMIZER_LIMIT,
 )
@@ -60,26 +58,6 @@ def test_scion_is_read_by_group() -> None:
     assert [step.scale for step in steps] == pytest.approx([50.0 * math.sqrt(6 / 4), 500.0])
     # p <- (1 - lr) p - lr u: decay of 1, so that the radius of the box is the length of u.
     assert [step.decay for step in steps] == [0.0, 1.0]
-
-
-def test_steps_along_rows_have_a_box_and_no_margin_problem() -> None:
-    module = seeded(layers(4, 3), 1)
-    scion = called(
-        "Scion",
-        module.parameters(),
-        **{"norm": "RowNorm", "norm_kwargs": {}, "scale": 2.0, "unconstrained": False},
-    )
-    with pytest.raises(OptimizerError, match="rows"):
-        geometry_of(scion, module)
-    labels = torch.tensor(own_labels(module, X))
-    found = box_gap(module, X, labels, optimizer=scion, loss=nn.functional.cross_entropy)
-    (W,) = module.parameters()
-    (g,) = torch.autograd.grad(nn.functional.cross_entropy(module(X), labels), [W])
-    assert found.radii == pytest.approx({"0.weight": 1.0})  # 2 / root of 4 columns
-    theta = W.detach()
-    gap = float(g.norm(dim=1).sum() + (g * theta).sum())
-    assert found.gap == pytest.approx(gap)
-    assert found.norms["0.weight"] == pytest.approx(float(theta.norm(dim=1).max()))
 
 
 # --- Muon of Keller Jordan -----------------------------------------------------------------------
