@@ -127,16 +127,6 @@ def test_training_to_the_limit_reaches_that_of_the_leading_part() -> None:
     assert found.gap <= 0.5 < before.gap
 
 
-def test_samples_that_the_module_alone_misclassifies_are_named() -> None:
-    module = seeded(biased(), 2)
-    nn.init.zeros_(module.get_parameter("2.bias"))
-    labels = own_labels(module, X)
-    nn.init.constant_(module.get_parameter("2.bias"), 100.0)
-    found = quiet(module, labels, leading=True)
-    assert finding(found, Code.MODULE_MISCLASSIFIES).value > 0
-    assert known(found.rest) > 1
-
-
 def test_a_sample_at_which_the_leading_part_is_0_has_no_margin_in_it() -> None:
     """Beside a shortcut all units are off there; what is left of it at c theta is no margin."""
     weights = {"first": torch.tensor([2.0]), "second": torch.tensor([3.0])}

@@ -157,7 +157,8 @@ def test_a_trace_has_counted_the_steps() -> None:
         training.decayed(trace)
 
 
-def test_each_of_several_optimizers_has_its_scheduler_and_steps() -> None:
+def test_each_of_several_optimizers_has_its_scheduler() -> None:
+    """Decay has acted least on the biases."""
     module = seeded(nn.Linear(5, 3).double(), 1)
     optimizers = [
         torch.optim.AdamW([module.weight], lr=0.01, weight_decay=DECAY),
@@ -169,14 +170,12 @@ def test_each_of_several_optimizers_has_its_scheduler_and_steps() -> None:
     ]
     labels = torch.arange(8) % 3
     total = 0.0
-    for step in range(20):
+    for _ in range(10):
         cross_entropy(module(X), labels).backward()  # type: ignore[no-untyped-call]
-        optimizers[0].step()
-        schedulers[0].step()
-        if step % 2 == 0:  # the biases are moved in each second step
-            total += 0.5 * optimizers[1].param_groups[0]["lr"]
-            optimizers[1].step()
-            schedulers[1].step()
+        total += 0.5 * optimizers[1].param_groups[0]["lr"]
+        for optimizer, scheduler in zip(optimizers, schedulers, strict=True):
+            optimizer.step()
+            scheduler.step()
 
     def decayed(rates: Any) -> float:
         found = ib.box_gap(module, X, labels, optimizer=optimizers, loss=cross_entropy, rates=rates)
@@ -205,18 +204,6 @@ def test_what_never_had_a_gradient_does_not_count() -> None:
     for rates in (trace, scheduler, [0.01] * 10):
         found = ib.box_gap(module, X, labels, optimizer=adamw, loss=cross_entropy, rates=rates)
         assert found.decayed == pytest.approx(1.0 - math.exp(-0.1 * DECAY))
-
-
-def test_a_rate_that_was_set_to_0_by_hand_is_not_that_of_all_steps() -> None:
-    training = Training()
-    for step in range(STEPS):
-        for group, rate in zip(training.optimizer.param_groups, (0.01, 0.005), strict=True):
-            group["lr"] = rate * (1.0 - step / (STEPS - 1))
-        training.step()
-    assert math.isnan(training.decayed())
-    # The rates of the two groups are in no known proportion.
-    with pytest.raises(ValueError, match="BoxTrace"):
-        training.decayed(training.rates)
 
 
 def test_what_cannot_tell_the_rates_is_refused() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import implicit_bias as ib
@@ -27,20 +27,6 @@ def computed(function: Callable[..., Any], outputs: int = 1) -> nn.Module:
     return seeded(Computed(lambda m, x: function(m.first, x), first=linear(D, outputs)), 1)
 
 
-class Block(nn.Module):
-    """x + V relu(W x)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.W = linear(D, H)
-        self.V = linear(H, D)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the outputs (n, D)."""
-        inner: Tensor = self.V(self.W(x).relu())
-        return x + inner
-
-
 def shifted() -> nn.Module:
     """Build a frozen matrix with a trained update inside a ReLU."""
     parts = {"W": linear(D, D), "update": linear(D, D), "last": linear(D)}
@@ -56,7 +42,6 @@ NOT_HOMOGENEOUS: dict[str, tuple[Callable[[], nn.Module], str, bool]] = {
         "softmax in '1': where it makes the outputs, return.*logits",
         False,
     ),
-    "blocks": (lambda: nn.Sequential(linear(D, D), Block(), linear(D, 3)), "skip", True),
     "frozen": (lambda: frozen(shifted(), "W.weight"), "frozen weights", True),
     "detached": (lambda: computed(lambda f, x: f(x) * f(x).detach().abs()), r"detach\(\)", False),
 }

@@ -250,6 +250,17 @@ def test_history() -> None:
     assert result.frame()["largest"].iloc[-1] == network.coef().max()
 
 
+def test_a_predictor_of_classes_to_compare_with() -> None:
+    other = flat(4, 1.0)
+    with torch.no_grad():
+        other.weight[0] += 1.0
+        decision = other(torch.tensor(X4)).numpy()
+    reference = ComparisonPredictor(X4, decision)
+    result = train_to_limit(flat(4), X4, LABELS, LimitConfig(steps=30), reference=reference)
+    assert result.history[-1].error == 0.0  # so that the others' errors are the disagreement
+    assert result.history[-1].disagreement == np.mean(decision.argmax(axis=1) != LABELS)
+
+
 def test_an_error_of_the_module_leaves_what_was_reached() -> None:
     module = two_layers()
     kept: list[Array] = []
