@@ -130,6 +130,13 @@ def test_gradients_that_shrank_faster_than_adam_forgets_are_seen() -> None:
     assert RATES.isdisjoint(codes(found))
 
 
+def test_adam_of_beta1_above_beta2_is_told() -> None:
+    module = of_margin(5.0)
+    for betas, told in (((0.99, 0.9), True), ((0.9, 0.9), False)):
+        found = quiet(module, optimizer=torch.optim.Adam(module.parameters(), betas=betas))
+        assert (Code.BETAS in codes(found)) == told
+
+
 @pytest.mark.parametrize("name", ["Adam", "Muon"])
 def test_the_size_of_the_gradients_is_that_of_the_loss(name: str) -> None:
     """An epsilon just above that of the gradient that autograd finds is seen, one below is not.
