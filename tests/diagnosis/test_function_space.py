@@ -102,18 +102,6 @@ def test_the_norm_of_a_deep_linear_network(
     assert not space.excess < 0
 
 
-def test_matrices_may_be_stored_by_inputs_and_outputs() -> None:
-    """As in x @ A @ B, which nn.Linear writes as B'(A' x)."""
-    A, B = np.random.default_rng(1).normal(size=(2, 4, 4))
-    X = cloud()[0]
-    module = Computed(lambda m, x: x @ m.A @ m.B, A=torch.tensor(A), B=torch.tensor(B[:, :3]))
-    found = known(own(module.eval(), X).function_space)
-    expected = known(own(of(A.T, B[:, :3].T), X).function_space)
-    assert (found.family, found.norm) == ("deep linear", "nuclear")
-    assert (expected.family, expected.norm) == ("deep linear", "nuclear")
-    assert found.value == pytest.approx(expected.value)
-
-
 def test_what_only_looks_like_a_family_is_not_recognised() -> None:
     X = cloud()[0]
     for module in (
