@@ -75,25 +75,11 @@ def test_averages_weigh_gradients_by_their_age() -> None:
     assert math.isnan(trace.rows[1]["loss"])
 
 
-def test_a_picture() -> None:
-    module = network()
-    adamw = torch.optim.AdamW(module.parameters(), lr=0.02, weight_decay=1.0)
-    trace = ib.BoxTrace(module, adamw)
-    with pytest.raises(ValueError, match="nothing is recorded"):
-        trace.plot()
-    for _ in range(2):
-        step(module, adamw, trace)
-    assert list(trace.frame()["step"]) == [0, 1]
-    assert [len(axes.lines) for axes in trace.plot().axes] == [3, 3]
-
-
 def test_what_cannot_be_recorded_is_refused() -> None:
     module = network()
     coupled = torch.optim.SGD(module.parameters(), lr=0.1, weight_decay=0.1)
     with pytest.raises(OptimizerError, match="decoupled"):
         ib.BoxTrace(module, coupled)
     adamw = torch.optim.AdamW(module.parameters())
-    with pytest.raises(ValueError, match="average"):
-        ib.BoxTrace(module, adamw, average=1.0)
     with pytest.raises(ValueError, match="backward"):
         ib.BoxTrace(module, adamw).record()

@@ -1,13 +1,12 @@
 """What makes the numbers of a diagnosis mean less is a finding that warns."""
 
 import warnings
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from diagnosis.asking import D, X, finding, quiet, relu
+from diagnosis.asking import D, X, finding, quiet
 from example_modules import Computed, frozen, layers, linear, own_labels, seeded
 from implicit_bias import DiagnosisWarning, diagnose
 from implicit_bias.diagnosis import Code
@@ -47,24 +46,6 @@ def test_training_mode_is_named_and_kept() -> None:
     assert found.gap == expected
     assert [part.training for part in module.modules()] == [True, True, True, False, True]
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_modes_without_effect_are_no_finding() -> None:
-    module = relu().train()
-    assert quiet(module).warnings == ()
-    assert module.training
-
-
-def test_dropout_within_other_layers_is_named_and_of_rate_0_is_none() -> None:
-    def forward(m: Any, x: Tensor) -> Any:
-        found, _ = m.attention(x[:, None], x[:, None], x[:, None])
-        return m.last(m.off(found[:, 0]))
-
-    attention = nn.MultiheadAttention(D, 1, dropout=0.2, bias=False, batch_first=True)
-    frozen(attention, "in_proj_weight")
-    parts = {"attention": attention, "off": nn.Dropout(0.0), "last": linear(D)}
-    module = seeded(Computed(forward, **parts), 1)
-    assert finding(quiet(module), Code.DROPOUT).names == ("attention",)
 
 
 def test_directions_of_weight_normalisation_are_named() -> None:

@@ -33,10 +33,8 @@ def test_diagnose_reads_a_loader() -> None:
 
 
 def test_which_norm_and_recorder_read_a_loader() -> None:
-    whole = ib.which_norm(MODULE, X, LABELS, norms=["l2"], reference=MODULE)
-    reading: Any = ib.which_norm
-    found = reading(MODULE, loader(), None, norms=["l2"], reference=MODULE)
-    assert found.rows == whole.rows
+    whole = ib.which_norm(MODULE, X, LABELS, norms=["l2"])
+    assert ib.which_norm(MODULE, loader(), None, norms=["l2"]).rows == whole.rows
     recorder = ib.Recorder(MODULE, loader(shuffle=True), norms=["l2"])
     row = ib.Recorder(MODULE, X, LABELS, norms=["l2"]).record()
     assert recorder.record() == pytest.approx(row, rel=1e-6)

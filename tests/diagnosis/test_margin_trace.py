@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
 import implicit_bias as ib
-from example_modules import drawn, layers, own_labels, seeded
+from example_modules import drawn, layers, margins_by_hand, own_labels, seeded
 from implicit_bias.norms import NormName
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 
@@ -53,24 +52,6 @@ def step(module: nn.Module, labels: Tensor, trace: ib.MarginTrace, rows: Any, ra
             p.sub_(rate * move[name])
 
 
-def trained_until(
-    reached: Callable[[], bool],
-    module: nn.Module,
-    labels: Tensor,
-    trace: ib.MarginTrace,
-    batch: int = N,
-    most: int = 2000,
-) -> None:
-    """Train at falling rates until something holds, in a bounded number of steps."""
-    generator = torch.Generator().manual_seed(0)
-    for number in range(most):
-        rows = torch.randperm(N, generator=generator)[:batch]
-        step(module, labels, trace, rows, 0.3 / math.sqrt(1.0 + number))
-        if reached():
-            return
-    raise AssertionError(f"not reached in {most} steps")
-
-
 @pytest.mark.parametrize(("norm", "outputs"), [("l2", 1), ("spectral", K)])
 def test_the_bound_is_above_the_maximum_margin_and_tends_to_it(
     norm: NormName, outputs: int
@@ -81,11 +62,11 @@ def test_the_bound_is_above_the_maximum_margin_and_tends_to_it(
     trace = ib.MarginTrace(module, X, labels, norm, loss=loss_of, every=5)
     assert trace.linear
 
-    def reached() -> bool:
-        return trace.upper <= 1.05 * maximum and trace.rows[-1]["margin"] >= 0.9 * maximum
-
-    trained_until(reached, module, labels, trace)
+    for number in range(600):
+        step(module, labels, trace, slice(None), 0.3 / math.sqrt(1.0 + number))
     frame = trace.frame()
+    assert trace.upper <= 1.05 * maximum
+    assert frame["margin"].max() >= 0.9 * maximum
     assert (frame["upper"] >= maximum * (1 - 1e-7)).all()
     assert (frame["margin"] <= maximum * (1 + 1e-7)).all()
     assert (frame["best_upper"] <= frame["upper"].cummin()).all()
@@ -151,27 +132,25 @@ def test_of_networks_the_alignment_tends_to_1_and_there_is_no_bound() -> None:
     trace = ib.MarginTrace(module, X, labels, norm, every=25)
     assert not trace.linear
     assert trace.degree == pytest.approx(2.0)
-    trained_until(lambda: trace.rows[-1]["alignment"] > 0.8, module, labels, trace)
+    for number in range(400):
+        step(module, labels, trace, slice(None), 0.3 / math.sqrt(1.0 + number))
     frame = trace.frame()
     assert frame["upper"].isna().all()
-    assert math.isnan(trace.upper)
+    assert frame["alignment"].max() > 0.8
     assert (frame["alignment"] <= 1.0 + 1e-12).all()
     assert frame["alignment"].iloc[0] < 0.2
     # The margin over ||theta||^L.
     last = ib.MarginTrace(module, X, labels, norm)
     value = PARAMETER_NORMS[norm].value(dict(module.named_parameters()))
-    scores = module(X).detach()
-    own = scores.gather(1, labels[:, None])
-    smallest = float((own - scores.scatter(1, labels[:, None], -math.inf)).min())
+    margins, _ = margins_by_hand(module, X, labels)
     step(module, labels, last, slice(None), 0.0)
-    assert last.rows[0]["margin"] == pytest.approx(smallest / value**2, rel=1e-12)
+    assert last.rows[0]["margin"] == pytest.approx(margins.min() / value**2, rel=1e-12)
 
 
 def test_the_norm_of_an_optimizer_is_read() -> None:
     module = linear(K)
     adam = torch.optim.Adam(module.parameters(), lr=0.1)
-    for given in (adam, [adam], "linf"):
-        assert ib.MarginTrace(module, X, labels_of(K), given).norm.name == "linf"
+    assert ib.MarginTrace(module, X, labels_of(K), adam).norm.name == "linf"
 
 
 def test_rounding_in_single_precision_gives_no_bound() -> None:
@@ -193,20 +172,6 @@ def test_rounding_in_single_precision_gives_no_bound() -> None:
     assert (frame["upper"].dropna() >= maximum * (1 - 1e-3)).all()
 
 
-def test_a_picture() -> None:
-    for module, lines in ((linear(K), 3), (seeded(layers(D, 6, K), 1), 1)):
-        labels = torch.as_tensor(own_labels(module, X))
-        trace = ib.MarginTrace(module, X, labels)
-        with pytest.raises(ValueError, match="nothing is recorded"):
-            trace.plot()
-        for _ in range(2):
-            step(module, labels, trace, slice(None), 0.1)
-        assert list(trace.frame()["step"]) == [0, 1]
-        left, right = trace.plot().axes
-        assert len(left.lines) == lines
-        assert len(right.lines) == 2
-
-
 def test_what_cannot_be_recorded_is_refused() -> None:
     labels = labels_of(K)
     module = linear(K)
@@ -219,18 +184,10 @@ def test_what_cannot_be_recorded_is_refused() -> None:
             loss(outputs, labels).backward()
         trace.record(outputs, labels)
 
-    one_hot = nn.functional.one_hot(labels, K).double()
-    losses: list[tuple[Any, str]] = [
-        (lambda f, y: nn.functional.binary_cross_entropy_with_logits(f, one_hot), "no function"),
-        (lambda f, y: cross_entropy(-f, y), "rises"),
-    ]
-    for loss, word in losses:
-        with pytest.raises(ValueError, match=word):
-            recorded(loss)
+    with pytest.raises(ValueError, match="rises"):
+        recorded(lambda outputs, y: cross_entropy(-outputs, y))
     with pytest.raises(ValueError, match="not those of this loss"):
         recorded(cross_entropy, passes=2)
-    with pytest.raises(ValueError, match="average"):
-        ib.MarginTrace(module, X, labels, average=1.0)
     biased = nn.Sequential(nn.Linear(D, 5), nn.ReLU(), nn.Linear(5, K)).double()
     with pytest.raises(ib.HomogeneityError, match="bias"):
         ib.MarginTrace(biased, X, labels)

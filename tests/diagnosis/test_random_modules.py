@@ -82,19 +82,9 @@ def by_cvxpy(case: Case, rules: Rules, over: float) -> float | None:
     size = float(np.linalg.norm(sizes, over)) * least ** (-1 / L)
     # in units of theta, so that the optimum is at most 1
     program = cp.Problem(cp.Minimize(cp.norm(cp.hstack(parts), over)), [size / L * scaled @ w >= 1])
-    return _solved(program)
-
-
-def _solved(program: cp.Problem) -> float | None:
-    """Gap of the first solver that ends accurately; None where none does."""
-    tries: list[tuple[str, dict[str, Any]]] = [
-        (cp.CLARABEL, {}),
-        (cp.SCS, {"eps": 1e-9}),
-        (cp.CLARABEL, {"equilibrate_enable": False}),
-    ]
-    for solver, options in tries:
-        with warnings.catch_warnings(), suppress(cp.error.SolverError):
-            warnings.simplefilter("ignore", UserWarning)
+    # The first solver that ends accurately, if one does.
+    for solver, options in ((cp.CLARABEL, {}), (cp.SCS, {"eps": 1e-9})):
+        with warnings.catch_warnings(action="ignore"), suppress(cp.error.SolverError):
             program.solve(solver=solver, **options)
             if program.status == cp.OPTIMAL:
                 return 1 - float(program.value) ** 2

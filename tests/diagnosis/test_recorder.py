@@ -1,8 +1,6 @@
 """The recorder of other people's loops: margins and gaps by brute force, the module left alone."""
 
 import math
-import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +8,7 @@ import torch
 from torch import nn
 
 from cases import clusters
-from example_modules import scale_weights
+from example_modules import layers, scale_weights
 from implicit_bias import DiagnosisWarning, Recorder, diagnose, max_margin, solve
 
 X, LABELS = clusters(18, 4, spread=0.2, seed=0)
@@ -64,9 +62,9 @@ def test_frame_by_brute_force() -> None:
 def test_norms_are_read_from_optimizers() -> None:
     """As by diagnose: here from two that train the module together, and from one of them."""
     torch.manual_seed(0)
-    first, last = nn.Linear(4, 16, bias=False), nn.Linear(16, 3, bias=False)
-    module = nn.Sequential(first, nn.ReLU(), last)
-    both = [torch.optim.Adam([first.weight]), torch.optim.Adam([last.weight], lr=0.01)]
+    module = layers(4, 16, 3)
+    first, last = module.parameters()
+    both = [torch.optim.Adam([first]), torch.optim.Adam([last], lr=0.01)]
     trained(module, Recorder(module, X, LABELS, gaps=False))
     recorder = Recorder(module, X, LABELS, norms=[both, "l2"])
     read = diagnose(module, X, LABELS, optimizer=both)
@@ -104,49 +102,19 @@ def test_weights_that_have_diverged_or_start_at_zero() -> None:
     assert all(math.isnan(value) for value in row.values())
 
 
-def test_without_gaps_there_are_margins_alone() -> None:
-    module = nn.Sequential(linear(6), nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 3, bias=False))
-    with pytest.warns(DiagnosisWarning, match="dropout"):
-        recorder = Recorder(module, (torch.tensor(X),), torch.tensor(LABELS), gaps=False)
-    assert list(recorder.record(5)) == ["step", "min_margin", "error", "margin_l2", "margin_linf"]
-
-
-def test_a_picture(tmp_path: Path) -> None:
-    recorder = Recorder(linear(), X, LABELS, gaps=False)
-    with pytest.raises(ValueError, match="record"):
-        recorder.plot()
-    for step in (0, 120):
-        recorder.record(step)
-    with pytest.raises(ValueError, match="step"):
-        recorder.record(120)  # a step is recorded once
-    figure = recorder.plot()
-    assert figure.axes[0].get_xlim() == (0, 120)
-    figure.savefig(tmp_path / "picture.png")
-
-
-def test_bad_use_is_refused() -> None:
-    with pytest.raises(ValueError, match="norms"):
-        Recorder(linear(), X, LABELS, norms=["l2", "l2"])
-    with pytest.raises(TypeError, match="module"):
-        Recorder("linear", X, LABELS)  # type: ignore[arg-type]
-
-
-def test_inputs_are_kept_and_a_recorder_can_be_pickled() -> None:
+def test_inputs_are_kept() -> None:
     inputs = X.copy()
     recorder = Recorder(linear().double(), inputs, LABELS)
     recorder.record()
     inputs *= 2.0
-    resumed = pickle.loads(pickle.dumps(recorder))
-    for one in (recorder, resumed):
-        one.record()
-        assert one.frame().min_margin.nunique() == 1
+    recorder.record()
+    assert recorder.frame().min_margin.nunique() == 1
 
 
-def test_a_module_that_has_lost_or_gained_parameters_is_another() -> None:
+def test_a_module_that_has_gained_parameters_is_another() -> None:
     module = nn.Sequential(linear())
     recorder = Recorder(module, X, LABELS)
-    for other in (nn.Linear(4, 2, bias=False), nn.Linear(4, 3), linear().requires_grad_(False)):
-        module[0] = other
-        with pytest.raises(ValueError, match="anew"):
-            recorder.record()
+    module[0] = nn.Linear(4, 3)
+    with pytest.raises(ValueError, match="anew"):
+        recorder.record()
     assert not recorder.rows

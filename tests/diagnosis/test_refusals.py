@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import implicit_bias as ib
@@ -22,50 +22,15 @@ def stacked(*between: nn.Module, bias: bool = False) -> nn.Module:
     return nn.Sequential(linear(D, H), *between, nn.ReLU(), nn.Linear(H, 3, bias=bias))
 
 
-class Block(nn.Module):
-    """x + V relu(W x)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.W = linear(H, H)
-        self.V = linear(H, H)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the outputs (n, H)."""
-        inner: Tensor = self.V(self.W(x).relu())
-        return x + inner
-
-
-def residual(blocks: int) -> nn.Module:
-    parts = [Block() for _ in range(blocks)]
-    return nn.Sequential(linear(D, H), *parts, linear(H, 3))
-
-
-def low_rank() -> nn.Module:
-    """Build a frozen matrix with a trained update inside a ReLU."""
-    parts = {"W": linear(D, D), "a": linear(D, 2), "b": linear(2, D), "last": linear(D)}
-    module = Computed(lambda m, x: m.last((m.W(x) + m.b(m.a(x))).relu()), **parts)
-    return frozen(module, "W.weight")
-
-
-def depths() -> nn.Module:
-    """Degree 1 in one half space, 2 in the other: Lippl et al. with contexts of two degrees."""
-    return Computed(
-        lambda m, x: torch.where(x[:, :1] > 0, m.last(m.first(x)), m.last(x)),
-        first=linear(D, D),
-        last=linear(D),
-    )
-
-
-def inverse() -> nn.Module:
-    """Degree 0, and without a value where the matrix is 0."""
-    matrix, last = torch.empty(D, D), torch.empty(D, 1)
-    return Computed(lambda m, x: x @ torch.linalg.inv(m.matrix) @ m.last, matrix=matrix, last=last)
-
-
 def computed(function: Callable[..., Any], outputs: int = 1) -> nn.Module:
     """Whatever is computed from a linear layer and the inputs."""
     return seeded(Computed(lambda m, x: function(m.first, x), first=linear(D, outputs)), 1)
+
+
+def shifted() -> nn.Module:
+    """Build a frozen matrix with a trained update inside a ReLU."""
+    parts = {"W": linear(D, D), "update": linear(D, D), "last": linear(D)}
+    return Computed(lambda m, x: m.last((m.W(x) + m.update(x)).relu()), **parts)
 
 
 # A module, what its refusal names, and whether its leading part may be asked for.
@@ -77,11 +42,8 @@ NOT_HOMOGENEOUS: dict[str, tuple[Callable[[], nn.Module], str, bool]] = {
         "softmax in '1': where it makes the outputs, return.*logits",
         False,
     ),
-    "blocks": (lambda: residual(8), r"'1' \(Block\).*skip", True),
-    "low rank": (low_rank, "frozen weights", True),
-    "depths": (depths, "contexts of a gate", True),
+    "frozen": (lambda: frozen(shifted(), "W.weight"), "frozen weights", True),
     "detached": (lambda: computed(lambda f, x: f(x) * f(x).detach().abs()), r"detach\(\)", False),
-    "inverse": (inverse, "divisions", False),
 }
 
 
@@ -156,17 +118,3 @@ def test_what_cannot_be_diagnosed_is_named(
     with pytest.raises(error, match=match):
         ib.diagnose(build(), inputs, labels)
     assert torch.equal(given, FEW)
-
-
-def bag() -> nn.Module:
-    """Build a sum of the tokens' vectors, by a function that torch differentiates once alone."""
-    vectors = nn.EmbeddingBag(10, 4, mode="sum")
-    return Computed(lambda m, x: m.last(m.bag(x)), bag=vectors, last=linear(4))
-
-
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
-def test_derivatives_that_torch_does_not_have_are_named() -> None:
-    module = seeded(bag(), 1)
-    tokens = torch.randint(10, (8, 3), generator=torch.Generator().manual_seed(0))
-    with pytest.raises(ValueError, match="EmbeddingBag"):
-        ib.diagnose(module, tokens, own_labels(module, tokens))

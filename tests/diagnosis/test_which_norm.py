@@ -15,7 +15,6 @@ from diagnosis.asking import codes, finding
 from diagnosis.test_diagnose import classes, network
 from example_modules import known, of, own_labels, scale_weights
 from implicit_bias.diagnosis import Code
-from implicit_bias.norms import L2
 
 X, Y = classes()
 INPUTS = torch.tensor(X)
@@ -34,8 +33,6 @@ def test_solved_limits_of_linear_modules_are_found(norm: str) -> None:
     assert (found.best, found.evidence) == (norm, "limit")
     assert codes(found)[0] is Code.LIMIT
     assert Code.LINEAR_MODULE in codes(found)
-    table = str(found).split("\n\n")[0]
-    assert len(table.splitlines()) == 1 + len(found.rows)
     (W,) = (p.detach().numpy() for p in solved(norm).parameters())
     for row in found.rows:
         problem = ib.max_margin(X, Y, row.norm)
@@ -129,25 +126,15 @@ def test_norms_that_are_the_same_here_do_not_compete() -> None:
     }
 
 
-def test_the_optimizers_own_norm_joins() -> None:
+def test_the_optimizers_own_norm_joins_and_its_decay_is_found() -> None:
     found = ib.which_norm(solved("l2"), INPUTS, Y, norms=["l2"], optimizer="adam")
     assert [row.norm for row in found.rows] == ["l2", "linf"]
     assert (found.best, found.own) == ("l2", "linf")
-    module = network(3)
-    groups = [{"params": [p], "lr": 0.1 * k} for k, p in enumerate(module.parameters(), 1)]
-    labels, optimizer = own_labels(module, INPUTS), torch.optim.Adam(groups, eps=0.0)
-    found = ib.which_norm(module, INPUTS, labels, norms=["l2"], optimizer=optimizer)
-    assert found.own == "weighted linf"
-    assert [row.norm for row in found.rows] == ["l2", found.own]
-
-
-def test_what_stops_a_training_is_found_here_too() -> None:
     module = solved("linf")
     decayed = torch.optim.AdamW(module.parameters(), weight_decay=0.1)
     with pytest.warns(ib.DiagnosisWarning, match="weight decay"):
-        found = ib.which_norm(module, INPUTS, Y, optimizer=decayed)
+        found = ib.which_norm(module, INPUTS, Y, norms=["l2"], optimizer=decayed)
     assert finding(found, Code.WEIGHT_DECAY).value == pytest.approx(0.1)
-    assert found.best == "linf"
 
 
 def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:
@@ -157,8 +144,6 @@ def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:
     hurried = ib.which_norm(module, INPUTS, labels, norms=NORMS[:2], max_seconds=1e-6)
     assert Code.STOPPED in codes(hurried)
     assert Code.STOPPED not in codes(free)
-    assert Code.LINEAR_MODULE not in codes(free)
-    assert "(stopped)" in str(hurried)
     for row, exact in zip(hurried.rows, free.rows, strict=True):
         assert row.gap.stopped
         assert 0 <= row.gap.lower <= exact.gap.upper + 1e-9
@@ -171,12 +156,8 @@ def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:
 
 def test_what_is_wrong_is_named() -> None:
     module = solved("l2")
-    assert ib.which_norm(module, INPUTS, Y, norms=L2()).rows[0].norm == "l2"
-    for norms in ((), ("l2", "l2")):
-        with pytest.raises(ValueError, match="norms"):
-            ib.which_norm(module, INPUTS, Y, norms=norms)
-    with pytest.raises(ValueError, match="reference"):
-        ib.which_norm(module, INPUTS, Y, reference=[])
+    with pytest.raises(ValueError, match="norms"):
+        ib.which_norm(module, INPUTS, Y, norms=("l2", "l2"))
     (W,) = module.parameters()
     with pytest.raises(ib.SeparationError, match="reference"):
         ib.which_norm(module, INPUTS, Y, reference=of(-W.detach().numpy()))
@@ -192,13 +173,3 @@ def test_the_module_is_left_as_it_is() -> None:
     for name, value in module.state_dict().items():
         assert value.dtype == torch.float32
         assert torch.equal(value, before[name])
-
-
-def test_gaps_in_closed_form() -> None:
-    """Of w >= 0 on the one sample (1, ..., 1), whose optimum is 1 / root P in l2, 1 / P in linf."""
-    w = np.append(np.ones(299), 10.0)
-    found = ib.which_norm(of(w[None]), torch.ones(1, 300), [1], norms=("l2", "linf"))
-    expected = (1 - w.sum() ** 2 / (300 * (w @ w)), 1 - (w.sum() / (300 * w.max())) ** 2)
-    for row, gap in zip(found.rows, expected, strict=True):
-        assert row.gap.lower - 1e-9 <= gap <= row.gap.upper + 1e-9
-        assert row.gap.upper == pytest.approx(gap, abs=1e-5)

@@ -15,8 +15,8 @@ from example_modules import known
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets import make_toy
 from implicit_bias.estimators import MarginSVC
-from implicit_bias.norms import GroupNorm, Nuclear
-from implicit_bias.problem.gating import GlobalContexts, HyperplaneContexts, UnitGates
+from implicit_bias.norms import Nuclear
+from implicit_bias.problem.gating import GlobalContexts, HyperplaneContexts
 
 DECISION_ATOL = 1e-5
 MOONS = make_toy("moons", 60, noise=0.05)
@@ -66,7 +66,6 @@ def test_margins_are_those_of_scikit_learn(C: float, fit_intercept: bool) -> Non
     ("model", "expected"),
     [
         (ib.GatedSVC(), True),
-        (ib.HiddenLayerSVC(), True),
         (ib.GatedSVC(fit_intercept=False), False),
         (ib.GatedReLUSVC(9, random_state=0), False),
         (ib.GLNSVC(5, random_state=0, fit_intercept=True), True),
@@ -85,12 +84,9 @@ def test_linear_models_have_an_intercept_by_default(model: MarginSVC, expected: 
 
 def test_fitted_attributes() -> None:
     model = ib.GLNSVC(n_units=4, n_hyperplanes=2, random_state=0).fit(MOONS.X, MOONS.y)
-    n_support = len(model.support_)
-    assert 0 < n_support < len(MOONS)
+    assert 0 < len(model.support_) < len(MOONS)
     assert model.coef_.shape == (4 * 4, 3)
     assert model.group_norms_.shape == (4,)
-    assert model.dual_coef_.shape == (1, n_support)
-    assert model.n_iter_ >= 1
     margins = MOONS.y * model.decision_function(MOONS.X)
     np.testing.assert_allclose(margins[model.support_], 1.0, atol=1e-4)
     assert np.delete(margins, model.support_).min() > 1 + 1e-5
@@ -118,7 +114,6 @@ Y = np.arange(36) % 3
 X = 3.0 * RNG.normal(size=(3, 4))[Y] + 0.5 * RNG.normal(size=(36, 4))
 MODELS: dict[str, MarginSVC] = {
     "linf": ib.MaxMarginSVC("linf", fit_intercept=False),
-    "lasso": ib.MaxMarginSVC("l2", groups=[0, 0, 1, 1]),
     "nuclear": ib.MaxMarginSVC(Nuclear(), tol=1e-4, C=1.0),
     "svm-l2": ib.GLNSVC(3, norm="l2", random_state=0),
     "gated-relu": ib.GatedReLUSVC(4, random_state=0),
@@ -130,10 +125,7 @@ def test_three_classes(name: str) -> None:
     model = clone(MODELS[name]).fit(X, NAMES[Y])
     assert model.solution_.status is ib.Status.OPTIMAL
     decision = model.decision_function(X)
-    assert decision.shape == (36, 3)
     assert model.predict(X).tolist() == NAMES[decision.argmax(axis=1)].tolist() == NAMES[Y].tolist()
-    assert model.coef_.shape[0] == 3
-    assert model.intercept_.shape == (3,)
     assert model.dual_coef_.shape == (3, len(model.support_))
     np.testing.assert_allclose(model.dual_coef_.sum(axis=0), 0, atol=1e-9)
     view = model.margin_view()
@@ -141,8 +133,6 @@ def test_three_classes(name: str) -> None:
     assert problem is model.solution_.problem
     found = ib.certify(problem, view.coef, view.alpha(problem), view.intercept)
     assert found.gap <= 1e-3
-    some = view.problem(X[Y < 2], model.signs(NAMES[Y[Y < 2]]))
-    assert some.classes == 3
 
 
 @pytest.mark.parametrize(("norm", "classes"), [("l2", 2), ("l1", 3)])
@@ -173,20 +163,6 @@ def test_groups_of_features_have_names_and_are_inactive_whole() -> None:
     assert norms[0] > 0
     np.testing.assert_array_equal(named.group_norms_ > 0, [False, True, True])
     np.testing.assert_allclose(named.group_norms_[1:], norms[1:])
-    with pytest.raises(ValueError, match="GroupNorm"):
-        ib.MaxMarginSVC(GroupNorm(np.zeros(1, dtype=int)), groups=[0, 0, 1, 1]).fit(X, Y)
-
-
-def test_one_network_per_class() -> None:
-    """SVM-GLN sums norms over classes and units, SVM-L2 over all classes in one."""
-    gln = ib.GLNSVC(3, random_state=0).fit(X, Y)
-    by_hand = np.linalg.norm(gln.coef_.reshape(9, -1), axis=1)
-    active = gln.group_norms_ > 0
-    assert len(active) == 9
-    np.testing.assert_allclose(gln.group_norms_[active], by_hand[active], rtol=1e-9)
-    assert by_hand[~active].max(initial=0) <= 1e-4 * by_hand.max()
-    assert len(ib.GLNSVC(3, norm="l2", random_state=0).fit(X, Y).group_norms_) == 1
-    assert len(ib.GatedSVC().fit(X, Y).group_norms_) == 1
 
 
 # --- weights of samples and classes ------------------------------------------------------------
@@ -203,50 +179,23 @@ W = RNG.integers(0, 4, N).astype(float)
     ("model", "y"),
     [
         (ib.MaxMarginSVC(C=1.0, tol=1e-10), THREE),
-        (ib.MaxMarginSVC("linf", C=1.0, tol=1e-10), TWO),
         (ib.GLNSVC(3, C=1.0, threshold="zero", random_state=0, tol=1e-10), TWO),
-        (ib.HiddenLayerSVC(C=1.0, tol=1e-10), TWO),
     ],
-    ids=["linear", "linf", "gated", "hidden"],
+    ids=["linear", "gated"],
 )
 def test_weights_are_repetitions(model: MarginSVC, y: Any) -> None:
     weighted = clone(model).fit(NOISY, y, sample_weight=W)
     times = W.astype(int)
     repeated = clone(model).fit(NOISY.repeat(times, axis=0), y.repeat(times))
-    if model.get_params().get("norm") != "linf":  # of which several networks may be optimal
-        np.testing.assert_allclose(
-            weighted.decision_function(NOISY), repeated.decision_function(NOISY), atol=2e-3
-        )
+    np.testing.assert_allclose(
+        weighted.decision_function(NOISY), repeated.decision_function(NOISY), atol=2e-3
+    )
     uppers = [model.solution_.certificate.upper for model in (weighted, repeated)]
     assert uppers[0] == pytest.approx(uppers[1], rel=1e-7)
     np.testing.assert_array_equal(weighted.dropped_, np.flatnonzero(W == 0))
     assert (weighted.solution_.alpha.reshape(N, -1).sum(axis=1) <= W * (1 + 1e-12)).all()
     np.testing.assert_array_equal(weighted.fitted_C_, W[W > 0])
-    assert not set(weighted.support_) & set(weighted.dropped_)
-    if not isinstance(model, ib.HiddenLayerSVC):
-        np.testing.assert_array_equal(weighted.support_vectors_, NOISY[weighted.support_])
-
-
-def test_no_weight_is_no_sample() -> None:
-    keep = W > 0
-    weighted = ib.MaxMarginSVC(C=1.0).fit(NOISY, TWO, np.where(keep, 2.0, 0.0))
-    without = ib.MaxMarginSVC(C=2.0).fit(NOISY[keep], TWO[keep])
-    np.testing.assert_array_equal(weighted.coef_, without.coef_)
-    assert weighted.fitted_C_ == 2.0
-    with pytest.raises(ValueError, match="one class only, 'up'"):
-        ib.MaxMarginSVC().fit(NOISY, TWO, (TWO == "up").astype(float))
-
-
-def test_weights_change_no_hard_margin() -> None:
-    """But those that are 0, which leave samples out."""
-    plain = ib.MaxMarginSVC().fit(NOISY, SEPARABLE)
-    weights = RNG.uniform(0.1, 9, N)
-    weighted = ib.MaxMarginSVC(class_weight="balanced").fit(NOISY, SEPARABLE, weights)
-    np.testing.assert_array_equal(plain.coef_, weighted.coef_)
-    assert weighted.fitted_C_ == np.inf
-    weights[plain.support_] = 0.0
-    fewer = ib.MaxMarginSVC().fit(NOISY, SEPARABLE, weights)
-    assert fewer.solution_.certificate.upper < plain.solution_.certificate.upper
+    np.testing.assert_array_equal(weighted.support_vectors_, NOISY[weighted.support_])
 
 
 @pytest.mark.parametrize("given", [None, "balanced", {"up": 3.0}], ids=str)
@@ -297,11 +246,6 @@ def test_samples_without_a_hard_margin_have_a_soft_one() -> None:
     np.testing.assert_array_equal(soft.coef_, asked.coef_)
     assert known(soft.failure_).status is ib.Status.NOT_SEPARABLE
     assert soft.fitted_C_ == 2.0
-    with pytest.warns(ib.NotSeparableWarning):
-        model = ib.MaxMarginSVC(class_weight={1: 5.0}).fit(XOR.X, XOR.y)
-    C: Any = model.fitted_C_
-    assert C.max() == pytest.approx(5.0 * C.min())
-    assert C.min() == pytest.approx(100.0 / model.solution_.problem.scale)
 
 
 def dropped(scale: float = 1.0) -> ib.GatedSVC:
@@ -321,46 +265,13 @@ def test_samples_may_be_left_out() -> None:
     assert set(model.support_) <= set(kept)
     again = ib.GatedSVC(model.gating).fit(MOONS.X[kept], FLIPPED[kept])
     np.testing.assert_allclose(model.coef_, again.coef_)
-    for scale in (1e-3, 1e3):
-        np.testing.assert_array_equal(model.dropped_, dropped(scale).dropped_)
+    np.testing.assert_array_equal(model.dropped_, dropped(1e3).dropped_)
     # The problem of the same samples is the one that was solved, that of others has them all.
     view = model.margin_view()
     own = view.problem(MOONS.X, FLIPPED)
     assert own is model.solution_.problem
     assert own.n_samples == len(kept)
     assert view.problem(MOONS.X[::-1], FLIPPED[::-1]).n_samples == 60
-
-
-def test_samples_left_out_by_margins_with_the_offset() -> None:
-    y = SIDES.copy()
-    y[:2] *= -1
-    with pytest.warns(ConvergenceWarning, match="left out 2 samples"):
-        model = ib.GatedSVC(on_failure="drop").fit(APART, y)
-    assert model.dropped_.tolist() == [0, 1]
-    assert (y * model.decision_function(APART))[2:].min() == pytest.approx(1.0)
-    twice = np.vstack([X, X[:1]])
-    with pytest.warns(ConvergenceWarning, match="classes 0 and 1"):
-        three = ib.MaxMarginSVC(on_failure="drop").fit(twice, np.append(Y, 1))
-    assert three.dropped_.tolist() in ([0], [36])
-    assert three.solution_.alpha.shape == (37, 3)
-
-
-def test_a_relaxation_that_fails_says_so() -> None:
-    off = UnitGates(np.array([[1.0, 0.0, 0.0]]), np.array([1e9]))
-    with pytest.warns(ConvergenceWarning, match="classifies no sample of class"):
-        model = ib.GatedSVC(off, on_failure="drop").fit(MOONS.X, MOONS.y)
-    assert model.solution_.status is ib.Status.NOT_SEPARABLE
-
-
-def test_a_proof_names_the_samples_that_were_passed() -> None:
-    """Also where others before them have no weight."""
-    twice = np.vstack([NOISY, NOISY[7]])
-    labels = np.append(SEPARABLE, "down" if SEPARABLE[7] == "up" else "up")
-    weights = np.append(np.zeros(3), np.ones(N - 2))
-    with pytest.warns(ib.NotSeparableWarning, match=rf"\b7\b.*\b{N}\b"):
-        model = ib.MaxMarginSVC().fit(twice, labels, weights)
-    np.testing.assert_array_equal(np.flatnonzero(known(model.failure_).alpha), [7, N])
-    np.testing.assert_array_equal(model.dropped_, [0, 1, 2])
 
 
 def test_a_constant_is_advised_where_it_helps() -> None:
@@ -374,7 +285,6 @@ def test_a_constant_is_advised_where_it_helps() -> None:
     [
         (ib.GLNSVC(norm=cast(Any, "l1")), "norm"),
         (ib.GLNSVC(3, solver="osqp"), "OSQP"),
-        (ib.MaxMarginSVC(on_failure=cast(Any, "ignore")), "on_failure"),
         (ib.GatedSVC(cast(Any, np.ones((60, 3)))), "MarginProblem"),
         (ib.GatedReLUSVC(gates=cast(Any, None)), "gates"),
         (ib.HiddenLayerSVC(cast(Any, 3)), "network"),

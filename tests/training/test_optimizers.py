@@ -28,8 +28,6 @@ def by_hand(network: Network, y: Any, optimizer: OptimizerName, loss: LossName) 
     made: Optimizer = torch.optim.SGD(matrices, lr=0.1, momentum=0.5)
     if optimizer == "adam":
         made = torch.optim.Adam(matrices, lr=0.1)
-    elif optimizer == "adamw":
-        made = torch.optim.AdamW(matrices, lr=0.1)
     elif optimizer == "muon":
         # torch lengthens the steps of tall matrices: here all are to be 0.1 long.
         groups = [
@@ -67,12 +65,10 @@ def by_hand(network: Network, y: Any, optimizer: OptimizerName, loss: LossName) 
         (gln, "sgd", "logistic"),
         (gln, "sign", "logistic"),
         (gln, "adam", "logistic"),
-        (gln, "adamw", "logistic"),
         pytest.param(gln, "muon", "logistic", marks=needs_muon),
         (gln, "sgd", "exponential"),
         (lambda: ReLUNetwork(X.shape[1], [8, 4]), "sgd", "logistic"),
         (lambda: GLN([GATING, GATING], readout_bias=True), "sgd", "logistic"),
-        (lambda: GLN([GATING], classes=4, seed=1), "sgd", "cross-entropy"),
         (lambda: GLN([GATING], classes=4, shared=True, seed=1), "sgd", "cross-entropy"),
     ],
 )
@@ -92,18 +88,6 @@ def test_steps_are_those_of_torch(
     train(network, X, y, config)
     expected = by_hand(build(), y, optimizer, loss)
     np.testing.assert_allclose(weights_of(network), expected, rtol=1e-10)
-
-
-@needs_muon
-def test_muon_steps_are_equally_long_in_all_layers() -> None:
-    """Each of a spectral norm near the step size: torch's own would differ by sqrt(8 / 3)."""
-    network = gln()
-    config = TrainingConfig(steps=1, batch_size=None, optimizer="muon")
-    before = [w.detach().clone() for w in network.parameters()]
-    train(network, X, Y, config)
-    for w, old in zip(network.parameters(), before, strict=True):
-        size = torch.linalg.matrix_norm(w.detach() - old, 2).item()
-        assert 0.65 < size / config.step_size(0) < 1.25
 
 
 def test_a_torch_without_muon_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
