@@ -305,13 +305,11 @@ NORMS: dict[str, Norm] = {
 }
 
 
-def of_weights(*norms: str) -> list[str]:
-    """Names of problems with a C for each sample: of two classes, then of three."""
-    ends = ("-binary-weights", "-binary-weights-intercept", "-weights", "-weights-intercept")
-    return [norm + end for norm in norms for end in ends]
-
-
-WEIGHTED = of_weights("l2", "features", "l1", "linf", "spectral", "nuclear")
+# Problems with a C for each sample.
+WEIGHTED = (
+    *("l2-binary-weights", "features-weights-intercept", "l1-binary-weights-intercept"),
+    *("linf-weights", "spectral-binary-weights", "nuclear-weights-intercept"),
+)
 
 
 def of_norm(name: str) -> MarginProblem:

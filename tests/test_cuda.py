@@ -72,7 +72,10 @@ def test_problems_are_solved(name: str, method: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [name + "-gated" * (name in ("l1.5gates", "layers")) for name in cases.NORMS] + cases.WEIGHTED,
+    [
+        *(name + "-gated" * (name in ("l1.5gates", "layers")) for name in cases.NORMS),
+        *cases.WEIGHTED,
+    ],
 )
 def test_problems_of_every_norm_are_solved(name: str) -> None:
     problem = cases.of_norm(name)

@@ -1,18 +1,12 @@
 """The interior point: stages, float32, idle rows and starts change nothing but the time."""
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
 import cases
-from implicit_bias import MarginProblem, Solution, Status, max_margin, solve, solvers
-from implicit_bias.solvers.interior_point import with_idle_rows
-from implicit_bias.solvers.newton import FeatureNewton
+from implicit_bias import MarginProblem, Solution, Status, solve, solvers
 from implicit_bias.solvers.scaled_rows import ScaledRows
-from implicit_bias.solvers.scaling import Layout, ScaledProblem
 
 
 def assert_optimal(found: Solution, tol: float = cases.GAP_LIMIT) -> None:
@@ -63,7 +57,7 @@ def test_idle_samples_change_nothing(
 
 @pytest.mark.parametrize(
     ("name", "coarse"),
-    [("gln", 1e-6), ("sparse-gates", 0.9), ("small-margin", 0.9), ("soft-large-c", 1e-6)],
+    [("gln", 1e-6), ("sparse-gates", 0.9), ("soft-large-c", 1e-6)],
 )
 def test_the_float32_phase_changes_nothing(name: str, coarse: float) -> None:
     """Wherever it ends: at the first iterates (0.9), or beyond what float32 can do (1e-6)."""
@@ -72,54 +66,6 @@ def test_the_float32_phase_changes_nothing(name: str, coarse: float) -> None:
     method = solvers.InteriorPoint(tolerances=tolerances, coarse_gap=coarse, coarse_rows=0)
     found = solve(problem, method)
     same(found, solve(problem, "interior-point", tol=cases.GAP_LIMIT))
-
-
-def test_products_with_too_few_digits_are_summed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refinements that do not shrink tell: once for all steps, which are those of float64 then."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 6))
-    scores = X @ rng.normal(size=(6, 3)) + rng.normal(size=(200, 3))
-    problem = max_margin(X, scores.argmax(axis=1), C=1.0)
-    method = solvers.InteriorPoint(
-        system="features", tolerances=solvers.Tolerances(gap=cases.GAP_LIMIT)
-    )
-    fine = solve(problem, replace(method, coarse_gap=0.0))
-    same(solve(problem, method), fine)
-    anew = []
-    own = FeatureNewton._factorise_in_float64
-
-    def counted(system: FeatureNewton) -> None:
-        anew.append(system)
-        own(system)
-
-    monkeypatch.setattr(FeatureNewton, "_factorise_in_float64", counted)
-    monkeypatch.setattr(ScaledRows, "_coarse_X", property(lambda rows: 0.1 * rows.X.float()))
-    wrong = solve(problem, method)
-    same(wrong, fine)
-    assert len(anew) == 1
-    assert wrong.stats.iterations == pytest.approx(fine.stats.iterations, abs=1)
-
-
-def test_idle_rows_have_the_products_of_the_others() -> None:
-    """Where their margins leave no more: s alpha >= mu, and xi w = mu."""
-    problem = cases.build(cases.cloud(40, 5), cases.units(5), C=0.3)
-    run: Any = solvers.InteriorPoint(system="rows").prepare(problem, None)
-    scaled = ScaledProblem(run.layout, torch.device("cpu"))
-    point = run.interior_start(run.cone_type(scaled))
-    free = torch.arange(0, scaled.n_rows, 2)
-    few = replace(
-        point, alpha=point.alpha[free], s=point.s[free], w=point.w[free], xi=point.xi[free]
-    )
-    mu = few.complementarity()
-    excess = torch.linspace(-1.0, 2.0, scaled.n_rows, dtype=torch.float64)
-    whole = with_idle_rows(few, scaled, point.alpha, excess, free)
-    idle = torch.ones(scaled.n_rows, dtype=torch.bool).index_fill(0, free, False)
-    torch.testing.assert_close(whole.w, scaled.C - whole.alpha)
-    torch.testing.assert_close((whole.xi * whole.w)[idle], torch.full((20,), mu).double())
-    expected = torch.maximum(excess * point.alpha, torch.tensor(mu))
-    torch.testing.assert_close((whole.s * whole.alpha)[idle], expected[idle])
-    for name in ("s", "w", "xi"):
-        torch.testing.assert_close(getattr(whole, name)[free], getattr(few, name))
 
 
 def test_soft_margins_go_on_in_float64() -> None:
@@ -142,20 +88,3 @@ def test_with_a_separator_at_hand_no_stall_is_a_sign_of_inseparability() -> None
     found = method.run(problem)
     assert found.status is Status.NUMERICAL_TROUBLE
     assert solve(problem, method).certificate.gap < cases.GAP_LIMIT
-
-
-def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was found in float32 is kept."""
-
-    def press(layout: Layout, device: torch.device, dtype: torch.dtype) -> ScaledProblem:
-        if dtype is torch.float64:
-            raise KeyboardInterrupt
-        return ScaledProblem(layout, device, dtype)
-
-    monkeypatch.setattr(solvers.interior_point, "ScaledProblem", press)
-    problem = cases.separable("gln-circles")
-    lines = list[solvers.BoundsAt]()
-    found = solve(problem, **cases.asked("rows"), on_progress=lines.append)
-    assert found.status is Status.INTERRUPTED
-    assert found.certificate.gap < 0.1
-    assert found.certificate.lower >= lines[-1].lower * (1 - 1e-6)
