@@ -1,11 +1,14 @@
 """The interior point: stages, float32, idle rows and starts change nothing but the time."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 import cases
-from implicit_bias import MarginProblem, Solution, Status, solve, solvers
+from implicit_bias import MarginProblem, Solution, Status, max_margin, solve, solvers
+from implicit_bias.solvers.newton import FeatureNewton
 from implicit_bias.solvers.scaled_rows import ScaledRows
 
 
@@ -66,6 +69,32 @@ def test_the_float32_phase_changes_nothing(name: str, coarse: float) -> None:
     method = solvers.InteriorPoint(tolerances=tolerances, coarse_gap=coarse, coarse_rows=0)
     found = solve(problem, method)
     same(found, solve(problem, "interior-point", tol=cases.GAP_LIMIT))
+
+
+def test_products_with_too_few_digits_are_summed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refinements that do not shrink tell: once for all steps, which are those of float64 then."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 6))
+    scores = X @ rng.normal(size=(6, 3)) + rng.normal(size=(200, 3))
+    problem = max_margin(X, scores.argmax(axis=1), C=1.0)
+    method = solvers.InteriorPoint(
+        system="features", tolerances=solvers.Tolerances(gap=cases.GAP_LIMIT)
+    )
+    fine = solve(problem, replace(method, coarse_gap=0.0))
+    same(solve(problem, method), fine)
+    anew = []
+    own = FeatureNewton._factorise_in_float64
+
+    def counted(system: FeatureNewton) -> None:
+        anew.append(system)
+        own(system)
+
+    monkeypatch.setattr(FeatureNewton, "_factorise_in_float64", counted)
+    monkeypatch.setattr(ScaledRows, "_coarse_X", property(lambda rows: 0.1 * rows.X.float()))
+    wrong = solve(problem, method)
+    same(wrong, fine)
+    assert len(anew) == 1
+    assert wrong.stats.iterations == pytest.approx(fine.stats.iterations, abs=1)
 
 
 def test_soft_margins_go_on_in_float64() -> None:

@@ -5,7 +5,7 @@ import numpy as np
 from implicit_bias import max_margin
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.solvers.base import Answer
-from implicit_bias.solvers.rounds import Rounds, RowRounds
+from implicit_bias.solvers.rounds import Exchange, Rounds, RowRounds
 
 
 class Alternating(Rounds):
@@ -65,3 +65,18 @@ def test_violators_are_outside_of_the_working_set_and_margins_stay_as_they_are()
     assert rounds.violators(5).tolist() == [1, 2]
     assert rounds.violators(1).tolist() == [1]
     np.testing.assert_allclose(rounds.margins, [0.3, 0.6, 0.9, 1.2])
+
+
+def test_clear_rows_are_beyond_the_margin_with_little_weight() -> None:
+    policy = Exchange(first_size=10, clear_margin=0.3, clear_alpha=0.1)
+    margins = np.array([1.0, 1.2, 1.4, 1.4, 9.0])
+    values = np.array([4.0, 0.0, 0.0, 1.0, 0.0])  # of mean 1
+    assert policy.clear(margins, values).tolist() == [False, False, True, False, True]
+
+
+def test_as_many_rows_join_as_there_is_room_for() -> None:
+    policy = Exchange(first_size=10, growth=0.5)
+    assert policy.room(4, 4, capacity=100) == 10  # the first size, at least
+    assert policy.room(60, 50, capacity=100) == 30  # half of the set
+    assert policy.room(60, 50, capacity=55) == 5  # what fits
+    assert policy.room(60, 60, capacity=50) == 0
