@@ -26,7 +26,6 @@ from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import (
     GateMatrix,
     Gating,
-    GlobalContexts,
     HyperplaneContexts,
     NoGates,
     UnitGates,
@@ -48,8 +47,6 @@ OBJECTIVE_RTOL = 1e-7
 DECISION_ATOL = 1e-5
 # What may separate two ways to compute one number.
 ROUNDING = 1e-9
-# Largest max_g ||V_g|| / (root mean square of the feature norms) of a proof by Gordan.
-PROOF_LIMIT = 1e-9
 
 NATIVE = ("rows", "features", "working-set")
 METHODS = (*NATIVE, "feature-space")
@@ -133,14 +130,6 @@ def gln(n_units: int = 4, n_hyperplanes: int = 1) -> Callable[[Array], Gating]:
 
 def units(n_units: int = 5, **options: object) -> Callable[[Array], Gating]:
     return lambda X: UnitGates.random(X, n_units, random_state=3, **options)  # type: ignore[arg-type]
-
-
-def shallow(n_hyperplanes: int = 3) -> Callable[[Array], Gating]:
-    def collapsed(X: Array) -> Gating:
-        local = HyperplaneContexts.random(X, 1, n_hyperplanes, random_state=3)
-        return GlobalContexts.collapse(local, X)
-
-    return collapsed
 
 
 def linear(X: Array) -> Gating:
@@ -245,22 +234,17 @@ SEPARABLE: dict[str, Callable[[], MarginProblem]] = {
     # the models of the source
     "gln": lambda: build(cloud(), gln()),
     "gln-four-contexts": lambda: build(cloud(), gln(3, 2)),
-    "gln-many-units": lambda: build(cloud(40, 5), gln(20)),
     "gln-circles": lambda: build(circles(), gln(6, 2)),
     "gated-relu": lambda: build(cloud(), units()),
-    "gated-relu-orthogonal": lambda: build(cloud(), units(5, init="orthogonal")),
     "sigmoid-gates": lambda: build(cloud(), units(6, firing="sigmoid", always_on=False)),
-    "shallow-gln": lambda: build(cloud(), shallow()),
     "linear": lambda: build(cloud(20, 25), linear),
     "linear-n-greater-d": lambda: build(cloud(80, 3, shift=4.0), linear),
     # gates and groups of any kind
     "dense-gates": lambda: free(cloud(), [0, 1, 1, 2, 0, 2]),
     "sparse-gates": lambda: free(cloud(), [0, 1, 1, 2, 0, 2, 3, 3, 4], density=0.4),
     "one-group": lambda: free(cloud(), [0, 0, 0, 0, 0, 0]),
-    "one-column-a-group": lambda: free(cloud(), [5, 4, 3, 2, 1, 0]),
     "dead-group": dead_group,
     "svm-l2": lambda: svm_l2(cloud(), 4, 1),
-    "svm-l2-four-contexts": lambda: svm_l2(cloud(), 3, 2),
     # shapes and degeneracies of the data
     "rank-deficient-x": lambda: build(low_rank(20, 8, 4), gln(5)),
     "duplicated-rows": lambda: build(repeated(cloud()), gln()),
@@ -268,7 +252,6 @@ SEPARABLE: dict[str, Callable[[], MarginProblem]] = {
     "one-class": one_class,
     "small-margin": lambda: build(tight(), linear),
     # scales
-    "scaled-down": lambda: build(cloud(), gln(), scale=1e-6),
     "scaled-up": lambda: build(cloud(), gln(), scale=1e6),
     # soft margins
     "soft-tiny-c": lambda: build(cloud(), gln(), C=1e-5),
@@ -291,7 +274,7 @@ NORMS: dict[str, Norm] = {
     "l1": L1(),
     "l2": L2(),
     "linf": LInf(),
-    **{f"l{p}": Lp(p) for p in (1.01, 1.1, 1.5, 3, 4, 10, 100)},
+    **{f"l{p}": Lp(p) for p in (1.01, 1.1, 1.5, 3, 10, 100)},
     "l3features": SumOverGroups(Lp(3.0), FEATURES, axis=-1),
     "l1.5gates": SumOverGroups(Lp(1.5), GATES),
     "spectral": Spectral(),
@@ -305,13 +288,11 @@ NORMS: dict[str, Norm] = {
 }
 
 
-def of_weights(*norms: str) -> list[str]:
-    """Names of problems with a C for each sample: of two classes, then of three."""
-    ends = ("-binary-weights", "-binary-weights-intercept", "-weights", "-weights-intercept")
-    return [norm + end for norm in norms for end in ends]
-
-
-WEIGHTED = of_weights("l2", "features", "l1", "linf", "spectral", "nuclear")
+# Problems with a C for each sample.
+WEIGHTED = (
+    *("l2-binary-weights", "features-weights-intercept", "l1-binary-weights-intercept"),
+    *("linf-weights", "spectral-binary-weights", "nuclear-weights-intercept"),
+)
 
 
 def of_norm(name: str) -> MarginProblem:
@@ -393,16 +374,11 @@ def _with_a_point_between(problem: MarginProblem, q: Array, between: Array) -> M
 # --- what is not this package's --------------------------------------------------------------
 
 
-def by_cvxpy(zeta: Any, shape: tuple[int, ...], cp: Any) -> Any:
-    return cp.norm(zeta, 2)
-
-
 @dataclass(frozen=True)
 class Stranger:
-    """Somebody else's multiple of the Euclidean norm, which says itself in CVXPY as it likes."""
+    """Somebody else's multiple of the Euclidean norm."""
 
     factor: float = 1.0
-    said: Callable[[Any, tuple[int, ...], Any], Any] = by_cvxpy
 
     def value(self, coef: Array) -> float:
         """Multiply the Euclidean norm."""
@@ -414,8 +390,7 @@ class Stranger:
 
     def atom(self, zeta: Any, shape: tuple[int, ...], cp: Any) -> Any:
         """Say it in CVXPY."""
-        found = self.said(zeta, shape, cp)
-        return found if self.factor == 1.0 else self.factor * found
+        return self.factor * cp.norm(zeta, 2)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Answers graded in exact rational arithmetic, by nothing of what certifies them.
+"""Bounds in exact rational arithmetic, by nothing of what certifies them.
 
 A float64 is an integer times a power of two. An array of them is kept as Python's integers with
 one exponent, whose sums and products are exact. The numbers graded are those that a solution
@@ -10,44 +10,23 @@ upper      Omega(zeta) / smallest margin, or Omega(zeta) + C sum_n xi_n with a s
            not exceed the reported bound.
 norms      Rounded down (`least`), so that what is called a lie is one: the lower ends of intervals
            that hold roots, powers and singular values.
-optimal    The reported bounds are as near to each other as was asked for.
-separable  Data are not separable where some alpha >= 0 has V = 0 (Gordan). It is looked for near
-           the alpha that is given, among the basic solutions of a linear program, and near what
-           the simplex method in integers finds; the equations are solved by elimination without
-           fractions, and all of them are checked. They are where coefficients of a linear program,
-           refined in rational numbers, have positive margins.
 """
 
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 
 import flint
 import numpy as np
-import scipy.linalg
-import scipy.optimize
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias import Certificate, MarginProblem, Solution, Status
-from implicit_bias.base.validation import Array
-from implicit_bias.bounds.gordan import prove_not_separable
+from implicit_bias import MarginProblem
 from implicit_bias.norms import GroupNorm, MaxOverGroups, Norm, Nuclear, Spectral, SumOverGroups
 
-# Bits of roots, powers and eigenvalues. Two equal eigenvalues are known to half of them.
+# Bits of roots, powers and eigenvalues.
 BITS = 512
-# What the division that makes a gap of two bounds may round.
-GAP_ROUNDING = Fraction(1, 10**9)
-# Rank in integers modulo a prime: of real numbers, but for one in 10^9 matrices.
-PRIME = 2**31 - 1
-# How often a linear program's solution is refined.
-REFINEMENTS = 8
-# Weights below this share of the largest are not tried in a proof.
-SHARES = (0.0, 1e-14, 1e-9, 1e-6, 1e-3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,52 +77,6 @@ class Exact:
     def transposed(self) -> Exact:
         """The transposed matrix."""
         return Exact(self.integers.T, self.exponent)
-
-
-def find_lies(solution: Solution, problem: MarginProblem, tol: float) -> list[str]:
-    """Name what of a solution is not true: "lower", "upper", "gap", "proof", "unproven".
-
-    "unproven" is a claim that the data are not separable for which no proof was found here, which
-    leaves open whether it is true; "proof" one of a soft margin, which always has a solution.
-    """
-    certificate, lies = solution.certificate, []
-    if solution.status is Status.NOT_SEPARABLE:
-        if not problem.hard_margin:
-            return ["proof"]
-        return [] if is_inseparable(problem, solution.alpha) else ["unproven"]
-    if not certificate.lower <= max(lower_bound(problem, Exact.of(solution.alpha)), 0):
-        lies.append("lower")
-    offsets = [Fraction(b) for b in np.atleast_1d(solution.intercept).tolist()]
-    least_upper = upper_bound(problem, Exact.of(solution.coef), offsets)
-    if not (math.isinf(certificate.upper) or certificate.upper >= least_upper):
-        lies.append("upper")
-    if solution.status is Status.OPTIMAL and not _is_within(certificate, tol):
-        lies.append("gap")
-    return lies
-
-
-def is_inseparable(problem: MarginProblem, alpha: Array) -> bool:
-    """Whether a nonnegative combination of samples, near alpha or elsewhere, is exactly 0."""
-    if (alpha >= 0).all() and alpha.any() and _is_zero(problem, alpha):
-        return True
-    table = _Features(problem)
-    if any(table.vanishes_near(weights) for weights in table.candidates(table.weights(alpha))):
-        return True
-    # Where float64 leads to no basis. What comes of it is verified here, like any other.
-    proof = prove_not_separable(problem)
-    if proof is None:
-        return False
-    return any(map(table.vanishes_near, table.near(table.weights(proof.alpha))))
-
-
-def has_optimum(problem: MarginProblem) -> bool:
-    """Whether a problem has one: False where samples are proven not to be separable.
-
-    Coefficients that separate them are looked for, to be quick.
-    """
-    if not problem.hard_margin or _Features(problem).separator_found():
-        return True
-    return not is_inseparable(problem, np.ones(problem.alpha_shape))
 
 
 # --- bounds --------------------------------------------------------------------------------------
@@ -197,14 +130,6 @@ def _margins(problem: MarginProblem, coef: Exact, offsets: list[Fraction]) -> li
     ]
 
 
-def _is_within(certificate: Certificate, tol: float) -> bool:
-    lower, upper = certificate.lower, certificate.upper
-    if not (0 < lower < math.inf and upper < math.inf):
-        return False
-    gap = Fraction(upper) - Fraction(lower)
-    return gap <= Fraction(tol) * (1 + GAP_ROUNDING) * Fraction(lower)
-
-
 def _weights(problem: MarginProblem, alpha: Exact) -> Exact | None:
     """Return what V weighs each sample with, (N, K); None where a class is its own rival."""
     if problem.classes is None:
@@ -225,13 +150,6 @@ def _dual_vectors(problem: MarginProblem, weights: Exact) -> Exact:
         for column in weights.integers.T
     ]
     return Exact(np.stack([part.integers for part in parts]), parts[0].exponent)
-
-
-def _is_zero(problem: MarginProblem, alpha: Array) -> bool:
-    weights = _weights(problem, Exact.of(alpha))
-    if weights is None or (problem.intercept and weights.integers.sum(axis=0).any()):
-        return False
-    return not _dual_vectors(problem, weights).integers.any()
 
 
 # --- norms ---------------------------------------------------------------------------------------
@@ -290,10 +208,13 @@ def _least_of_matrix(A: Exact, *, total: bool) -> Fraction:
     if len(matrix) > matrix.shape[1]:
         matrix = matrix.T
     gram = flint.fmpz_mat((matrix @ matrix.T).tolist())
+    values = []
     with flint.ctx.workprec(BITS):
-        squares = flint.acb_mat(gram).eig(multiple=True)
-        # The interval of an eigenvalue that is 0 may begin below 0.
-        values = [_root(max(_lower_end(square.real), Fraction(0))) for square in squares]
+        # Roots of an integer polynomial are isolated whatever their sizes, and with multiplicities.
+        for square, multiplicity in gram.charpoly().complex_roots():
+            # The interval of an eigenvalue that is 0 may begin below 0.
+            root = _root(max(_lower_end(square.real), Fraction(0)))
+            values += [root] * multiplicity
     return _scaled(sum(values, Fraction(0)) if total else max(values), A.exponent)
 
 
@@ -311,205 +232,3 @@ def _root(square: Fraction) -> Fraction:
 
 def _scaled(value: int | Fraction, exponent: int) -> Fraction:
     return Fraction(value) * Fraction(2) ** exponent
-
-
-# --- proofs that nothing separates --------------------------------------------------------------
-
-
-def _features(problem: MarginProblem) -> NDArray[np.object_]:
-    """Return phi_n, (N, P), with the constant of an intercept, as integers times a power of two."""
-    Z, X = Exact.of(problem.features.sparse_gates.toarray()), Exact.of(problem.X)
-    whole = (Z.integers[:, :, None] * X.integers[:, None, :]).reshape(problem.n_samples, -1)
-    if problem.intercept:
-        exponent = Z.exponent + X.exponent
-        one = np.full((len(whole), 1), 2**-exponent if exponent < 0 else 1, dtype=object)
-        whole = np.hstack([whole * (2**exponent if exponent > 0 else 1), one])
-    return whole
-
-
-class _Features:
-    """y_n phi_n as integers: one row a feature, one column a sample, each times a power of two.
-
-    With many classes (e_{y_n} - e_k) (x) phi_n, one column a pair.
-    """
-
-    def __init__(self, problem: MarginProblem) -> None:
-        whole, y = _features(problem), problem.y.astype(np.int64)
-        if problem.classes is None:
-            self._pairs: tuple[NDArray[np.int64], ...] = (np.arange(len(y)),)
-            whole = whole * y.astype(object)[:, None]
-        else:
-            n, k = self._pairs = np.nonzero(np.arange(problem.classes) != y[:, None])
-            signs = (
-                np.eye(problem.classes, dtype=int)[y[n]] - np.eye(problem.classes, dtype=int)[k]
-            ).astype(object)
-            whole = (signs[:, :, None] * whole[n][:, None, :]).reshape(len(n), -1)
-        reduced = [row >> _trailing_zeros(row) for row in whole.T if any(row)]
-        rows = {tuple(row): row for row in reduced}
-        matrix = np.array(list(rows.values()), dtype=object).reshape(-1, len(whole))
-        # Samples by powers of two, which change no sign of alpha.
-        self.shifts = np.array([_trailing_zeros(column) for column in matrix.T], dtype=object)
-        if len(matrix):
-            matrix = matrix >> self.shifts
-        self.integers = matrix
-        self.rows = _pivots_modulo(matrix)
-
-    def weights(self, alpha: Array) -> Array:
-        """Return dual variables as those of the columns."""
-        return np.asarray(alpha[self._pairs])
-
-    def separator_found(self) -> bool:
-        """Whether a linear program, refined in rational numbers, gives all columns a margin."""
-        table, columns, tops = self._floats
-        if table.size == 0:
-            return False
-        exact = [
-            [_scaled(v, int(c) - int(top)) for v, c in zip(row, columns, strict=True)]
-            for row, top in zip(self.integers[self.rows].tolist(), tops, strict=True)
-        ]
-        lacking = [Fraction(1)] * table.shape[1]  # 1 less the margins
-        for _ in range(REFINEMENTS):
-            most = max(lacking)
-            found = scipy.optimize.linprog(
-                np.ones(2 * len(table)),
-                A_ub=np.hstack([-table.T, table.T]),
-                b_ub=[-float(v / most) for v in lacking],
-                method="highs-ds",
-            )
-            if found.x is None:
-                return False
-            step = [most * Fraction(w) for w in (found.x[: len(table)] - found.x[len(table) :])]
-            for n in range(len(lacking)):
-                lacking[n] -= sum(
-                    (row[n] * w for row, w in zip(exact, step, strict=True) if w), Fraction(0)
-                )
-            if max(lacking) < 1:
-                return True
-        return False
-
-    def candidates(self, alpha: Array) -> Iterator[list[Fraction]]:
-        """Weights, near which a combination may vanish exactly: of the columns as scaled."""
-        yield from self.near(alpha)
-        yield from self._basic_solutions(*self._floats[:2])
-
-    def near(self, alpha: Array) -> Iterator[list[Fraction]]:
-        """Weights of those samples whose share in alpha is not too small, of several measures."""
-        columns = self._floats[1]
-        exact = zip(map(Fraction, alpha.tolist()), self.shifts.tolist(), strict=True)
-        weights = [_scaled(a, int(shift)) for a, shift in exact]
-        sizes = [_scaled(w, -int(c)) for w, c in zip(weights, columns, strict=True)]
-        largest = max(sizes)
-        for share in SHARES:
-            least = Fraction(share) * largest
-            yield [w if s > least else Fraction(0) for w, s in zip(weights, sizes, strict=True)]
-
-    @cached_property
-    def _floats(self) -> tuple[Array, NDArray[np.int64], Array]:
-        """Independent rows in float64, entries at most 1; the exponents of columns and rows."""
-        integers = self.integers[self.rows]
-        bits = np.array([[int(v).bit_length() if v else -np.inf for v in row] for row in integers])
-        bits = bits.reshape(integers.shape)
-        columns = np.zeros(integers.shape[1])
-        tops = np.zeros(len(integers))
-        for _ in range(3):
-            tops = (bits + columns).max(axis=1, initial=-np.inf)
-            columns = -(bits - tops[:, None]).max(axis=0, initial=-np.inf)
-            columns[np.isinf(columns)] = 0.0
-        table = [
-            [_ldexp(int(v), int(c - top)) for v, c in zip(row, columns, strict=True)]
-            for row, top in zip(integers, tops, strict=True)
-        ]
-        return np.array(table).reshape(integers.shape), columns.astype(np.int64), tops
-
-    @staticmethod
-    def _basic_solutions(table: Array, columns: NDArray[np.int64]) -> Iterator[list[Fraction]]:
-        """Vertices of {a >= 0: table a = 0, sum a = 1}, as weights."""
-        if table.size == 0:
-            return
-        Q = scipy.linalg.qr(table.T, mode="economic", pivoting=True)[0]
-        for method in ("highs-ds", "highs-ipm"):
-            found = scipy.optimize.linprog(
-                -np.random.default_rng(0).random(table.shape[1]),
-                A_eq=np.vstack([Q.T, np.ones(len(Q))]),
-                b_eq=np.append(np.zeros(Q.shape[1]), 1.0),
-                method=method,
-            )
-            if found.x is None:
-                continue
-            for least in (0.0, 1e-12, 1e-8):
-                yield [
-                    _scaled(Fraction(x), int(c)) if x > least else Fraction(0)
-                    for x, c in zip(found.x.tolist(), columns, strict=True)
-                ]
-
-    def vanishes_near(self, weights: list[Fraction]) -> bool:
-        """Whether some nonnegative weights, equal to these on all but a basis, sum to exactly 0."""
-        support = [n for n, w in enumerate(weights) if w > 0]
-        if not support:
-            return False
-        sub = self.integers[:, support]
-        rows = _pivots_modulo(sub)
-        table = [[v * weights[n] for v, n in zip(row, support, strict=True)] for row in sub[rows]]
-        tops = [max(map(abs, row)) for row in table]
-        floats = [[float(v / top) for v in row] for row, top in zip(table, tops, strict=True)]
-        order = np.arange(len(support))
-        if floats:
-            order = scipy.linalg.qr(np.array(floats), mode="r", pivoting=True)[1]
-        chosen = _pivots_modulo(sub[rows][:, order].T)  # the first columns that span all
-        if len(chosen) < len(rows):
-            return False
-        basis = [int(order[k]) for k in chosen]
-        free = [k for k in range(len(support)) if k not in set(basis)]
-        if not free:
-            return False
-        common = math.lcm(*(weights[support[k]].denominator for k in free))
-        whole = [int(weights[support[k]] * common) for k in free]
-        right = [-sum(map(operator.mul, row[free], whole)) for row in sub[rows]]
-        solved = _solve([list(row[basis]) for row in sub[rows]], right)
-        if solved is None:
-            return False
-        values, determinant = solved
-        found = [0] * len(support)
-        for k, value in zip(basis, values, strict=True):
-            found[k] = value
-        for k, value in zip(free, whole, strict=True):
-            found[k] = value * determinant
-        if min(found) < 0:
-            return False
-        return all(sum(map(operator.mul, row, found)) == 0 for row in sub)
-
-
-def _ldexp(value: int, exponent: int) -> float:
-    """Return value * 2^exponent in float64; 0 where it underflows."""
-    excess = max(abs(value).bit_length() - 60, 0)
-    return math.ldexp(float(value >> excess), max(min(exponent + excess, 900), -2000))
-
-
-def _trailing_zeros(values: NDArray[np.object_]) -> int:
-    """How often all of some integers can be halved."""
-    return min(((int(v) & -int(v)).bit_length() - 1 for v in values if v), default=0)
-
-
-def _pivots_modulo(matrix: NDArray[np.object_]) -> list[int]:
-    """Rows that are independent modulo a prime, the first ones that are."""
-    if matrix.size == 0:
-        return []
-    # In the echelon form of the transposed matrix they are the columns that begin a row.
-    columns = flint.nmod_mat(*matrix.T.shape, (matrix.T % PRIME).ravel().tolist(), PRIME)
-    reduced, rank = columns.rref()
-    pivots: list[int] = []
-    for i in range(len(matrix)):
-        if len(pivots) < rank and reduced[len(pivots), i] != 0:
-            pivots.append(i)
-    return pivots
-
-
-def _solve(A: list[list[int]], right: list[int]) -> tuple[list[int], int] | None:
-    """Solve A x = right: x times a common denominator, and this denominator, which is positive."""
-    try:
-        numerators, denominator = (
-            flint.fmpz_mat(A).solve(flint.fmpz_mat([[value] for value in right])).numer_denom()
-        )
-    except ZeroDivisionError:
-        return None
-    return [int(value) for value in numerators.entries()], int(denominator)

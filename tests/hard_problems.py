@@ -24,9 +24,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from exact import find_lies, has_optimum
 from implicit_bias import MarginProblem, Solution, Status, norms, solve
 from implicit_bias.base.validation import Array
+from oracles import find_lies
 
 SEED = 13
 MOST = 80
@@ -272,7 +272,7 @@ class Graded:
     solution : Solution
         The answer.
     lies : list of str
-        See `exact.find_lies`.
+        See `oracles.find_lies`.
     seconds : float
         Of the solve.
     """
@@ -282,14 +282,9 @@ class Graded:
     seconds: float
 
     @property
-    def answered(self) -> bool:
-        """Whether there is an optimum, or a proof that nothing separates the samples."""
-        return self.solution.status in (Status.OPTIMAL, Status.NOT_SEPARABLE)
-
-    @property
     def missed(self) -> bool:
-        """Whether an optimum that is there was not found."""
-        return not self.answered and has_optimum(self.solution.problem)
+        """Whether there is neither an optimum nor a proof that nothing separates the samples."""
+        return self.solution.status not in (Status.OPTIMAL, Status.NOT_SEPARABLE)
 
 
 def graded(drawn: Draw, method: str = "auto") -> Graded:
@@ -298,4 +293,4 @@ def graded(drawn: Draw, method: str = "auto") -> Graded:
     began = time.perf_counter()
     solution = solve(drawn.problem, method, TOLERANCE, start=start)
     seconds = time.perf_counter() - began
-    return Graded(solution, find_lies(solution, drawn.problem, TOLERANCE), seconds)
+    return Graded(solution, find_lies(drawn.problem, solution, TOLERANCE), seconds)

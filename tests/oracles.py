@@ -16,8 +16,8 @@ import scipy.optimize
 from flint import fmpq_mat, fmpz_mat
 from numpy.typing import NDArray
 
-from cases import PROOF_LIMIT, ROUNDING, dense
-from exact import Exact, is_inseparable, lower_bound, upper_bound
+from cases import ROUNDING, dense
+from exact import Exact, lower_bound, upper_bound
 from implicit_bias import Certificate, MarginProblem, Solution, Status
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.gordan import Proof
@@ -219,7 +219,7 @@ def check_judged(problem: MarginProblem, found: Solution, gap: float) -> None:
     bounds = found.certificate
     if found.status is Status.NOT_SEPARABLE:
         assert bounds.lower == bounds.upper == np.inf
-        assert is_inseparable(problem, found.alpha)
+        check_proof(problem, found.proof)
         return
     assert bounds.lower < np.inf
     assert (found.status is Status.OPTIMAL) == (bounds.gap <= gap)
@@ -301,19 +301,44 @@ def nearest_factors(equations: list[list[Any]], alpha: Array) -> list[Fraction]:
     return [Fraction(int(factor.p), int(factor.q)) for factor in factors.entries()]
 
 
-def check_gordan(problem: MarginProblem, found: Solution, limit: float = PROOF_LIMIT) -> None:
-    """Check that alpha >= 0, of sum 1, has every V_g practically 0, in loops."""
+def check_inseparable(problem: MarginProblem, found: Solution) -> None:
+    """Check that an answer says that nothing separates, and has a proof of it."""
     assert found.status is Status.NOT_SEPARABLE, found.message
     assert "not separable" in found.message
     assert found.certificate.lower == found.certificate.upper == np.inf
     assert not found.coef.any()
     assert not np.any(found.intercept)
-    assert found.alpha.sum() == pytest.approx(1)
+    check_proof(problem, found.proof)
     assert (found.alpha >= 0).all()
-    if problem.intercept:
-        assert np.abs(problem.weights(found.alpha).sum(axis=0)).max() <= PROOF_LIMIT
+    assert found.alpha.sum() == pytest.approx(1.0)
     length = float(problem.totals(found.alpha) @ loop_feature_norms(problem))
-    if problem.is_binary_group_lasso:
-        assert loop_dual_norms(problem, found.alpha).max() <= limit * length
-    else:  # of which balls are not solved to as many digits
-        assert np.linalg.norm(loop_dual_vectors(problem, found.alpha)) <= 1e-6 * length
+    assert np.linalg.norm(loop_dual_vectors(problem, found.alpha)) <= ROUNDING * length
+
+
+def find_lies(problem: MarginProblem, found: Solution, gap: float) -> list[str]:
+    """Name what of an answer is not true in exact arithmetic: "lower", "upper", "gap", "proof".
+
+    Its optimality is that its bounds are as near to each other as was asked for. A claim that
+    nothing separates must have a proof, and be about a hard margin: a soft one has a solution.
+    """
+    bounds = found.certificate
+    if found.status is Status.NOT_SEPARABLE:
+        try:
+            assert problem.hard_margin
+            check_proof(problem, found.proof)
+        except AssertionError:
+            return ["proof"]
+        return []
+    lies = []
+    if not bounds.lower <= max(lower_bound(problem, Exact.of(found.alpha)), 0):
+        lies.append("lower")
+    offsets = [Fraction(b) for b in np.atleast_1d(found.intercept).tolist()]
+    least_upper = upper_bound(problem, Exact.of(found.coef), offsets)
+    if not (math.isinf(bounds.upper) or bounds.upper >= least_upper):
+        lies.append("upper")
+    if found.status is Status.OPTIMAL:
+        known = 0 < bounds.lower < math.inf and bounds.upper < math.inf
+        # What the division of the reported gap may round is not counted.
+        if not known or bounds.upper - bounds.lower > gap * (1 + ROUNDING) * bounds.lower:
+            lies.append("gap")
+    return lies

@@ -112,7 +112,6 @@ ROWS: dict[str, list[Callable[[], Case]]] = {
         lambda: case(linear(), X.numpy(), Tensor.numpy),
         lambda: case(linear(), X.tolist(), Tensor.tolist),
         lambda: case(linear(), pd.DataFrame(X.numpy()), lambda said: pd.Series(said.numpy())),
-        lambda: case(linear(), pd.DataFrame(X.numpy(), dtype=object)),
     ],
     "tensors, also such that require a gradient": [
         lambda: case(linear(), X.float()),
@@ -126,7 +125,6 @@ ROWS: dict[str, list[Callable[[], Case]]] = {
     "missing values": [lambda: case(linear(), torch.where(X == X.max(), torch.nan, X))],
     "labels −1 and +1 for one output, 0 … K−1 for K, shape (N,) or (N, 1)": [
         lambda: case(linear()),
-        lambda: case(linear(3)),
         lambda: case(linear(3), X, lambda said: said[:, None].numpy()),
     ],
     "labels 0 and 1 for one output": [lambda: case(linear(), X, lambda said: (said + 1) // 2)],

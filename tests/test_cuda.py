@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,10 +14,8 @@ import cases
 import implicit_bias as ib
 from example_modules import Square, drawn, layers, own_labels, seeded
 from implicit_bias.datasets import make_toy
-from implicit_bias.kernels.gradient_gram import ACTIVATIONS, finite_gram, gaussian_weights
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.training.configuration import Method
 
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device here", allow_module_level=True)
@@ -54,16 +51,11 @@ def both(name: str) -> tuple[nn.Module, nn.Module, torch.Tensor, Any]:
     return module, copy.deepcopy(module).to(CUDA), inputs, own_labels(module, inputs)
 
 
-@pytest.mark.parametrize("method", [*cases.METHODS[:3], "auto"])
-@pytest.mark.parametrize("name", cases.SEPARABLE)
+@pytest.mark.parametrize("method", ["interior-point", "working-set", "auto"])
+@pytest.mark.parametrize("name", cases.HANDFUL)
 def test_problems_are_solved(name: str, method: str) -> None:
     problem = cases.separable(name)
-    try:
-        found = ib.solve(problem, method, device=CUDA)
-    except ValueError as error:
-        with pytest.raises(ValueError, match=re.escape(str(error))):
-            ib.solve(problem, method)
-        pytest.skip(f"not of this method: {error}")
+    found = ib.solve(problem, method, device=CUDA)
     here = ib.solve(problem, method)
     assert found.status is here.status
     if here.status is ib.Status.OPTIMAL:
@@ -72,7 +64,10 @@ def test_problems_are_solved(name: str, method: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [name + "-gated" * (name in ("l1.5gates", "layers")) for name in cases.NORMS] + cases.WEIGHTED,
+    [
+        *(name + "-gated" * (name in ("l1.5gates", "layers")) for name in cases.NORMS),
+        *cases.WEIGHTED,
+    ],
 )
 def test_problems_of_every_norm_are_solved(name: str) -> None:
     problem = cases.of_norm(name)
@@ -135,21 +130,6 @@ def test_a_training_is_recorded_and_judged() -> None:
     assert str(found)
 
 
-def descents(steps: int) -> list[ib.LimitConfig]:
-    methods: tuple[Method, ...] = ("plain", "momentum", "accelerated")
-    towards_l2 = [ib.LimitConfig(steps=steps, method=method) for method in methods]
-    return [*towards_l2, ib.LimitConfig(steps=steps, norm="spectral")]
-
-
-@pytest.mark.parametrize("which", range(4))
-@pytest.mark.parametrize("name", ["deep", "convolutional"])
-def test_modules_are_trained_to_their_limits(name: str, which: int) -> None:
-    _, module, inputs, labels = both(name)
-    found = ib.train_to_limit(module, inputs, labels, descents(20)[which])
-    assert np.isfinite(found.frame()["log_loss"]).all()
-    assert {p.device.type for p in module.parameters()} == {CUDA}
-
-
 def test_networks_of_this_package_are_trained_and_certified() -> None:
     found = []
     for device in ("cpu", CUDA):
@@ -160,11 +140,3 @@ def test_networks_of_this_package_are_trained_and_certified() -> None:
     assert found[1].lower <= found[0].upper * (1 + 1e-6)
     assert found[0].lower <= found[1].upper * (1 + 1e-6)
     assert found[1].gap < 1.0
-
-
-def test_kernels_of_finite_width() -> None:
-    gram = [
-        finite_gram(X.numpy(), ACTIVATIONS["relu"], gaussian_weights(64, 5), device=device)
-        for device in ("cpu", CUDA)
-    ]
-    np.testing.assert_allclose(gram[1], gram[0], rtol=1e-10)

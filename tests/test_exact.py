@@ -11,8 +11,7 @@ import pytest
 import exact
 from cases import cloud, plain
 from implicit_bias import MarginProblem, Solution, Status, max_margin, norms, solve
-from implicit_bias.bounds.gordan import prove_not_separable
-from oracles import check_proof, fractions
+from oracles import find_lies, fractions
 
 TOL = 1e-6
 
@@ -23,7 +22,7 @@ def linear(*, shift: float = 3.0, C: float = np.inf, intercept: bool = False) ->
 
 
 def lies(solution: Solution, problem: MarginProblem) -> list[str]:
-    return exact.find_lies(solution, problem, TOL)
+    return find_lies(problem, solution, TOL)
 
 
 # --- numbers -----------------------------------------------------------------------------------
@@ -131,36 +130,11 @@ def test_lies_about_many_classes_are_caught(name: str, C: float) -> None:
     assert lies(replace(solution, alpha=unbalanced), problem) == ["lower"]
 
 
-def test_what_can_be_separated() -> None:
-    """Of features that differ by 300 digits, too."""
-    X = np.array([[1.0, 1e-300], [1.0, -1e-300], [2.0, 1e-300], [2.0, -3e-300]])
-    y = np.array([0, 1, 0, 2])
-    separable, mixed = max_margin(X, y), max_margin(X[:, :1], y)
-    assert exact.has_optimum(separable)
-    assert not exact.is_inseparable(separable, np.ones((4, 3)))
-    assert not exact.has_optimum(mixed)
-    assert exact.is_inseparable(mixed, 1.0 - np.eye(3)[y])
-
-
 @pytest.mark.parametrize("intercept", [False, True])
 def test_proofs(intercept: bool) -> None:
     separable, mixed = linear(intercept=intercept), linear(shift=0.0, intercept=intercept)
     solution = solve(mixed)
     assert solution.status is Status.NOT_SEPARABLE
     assert lies(solution, mixed) == []
-    assert lies(solution, separable) == ["unproven"]
+    assert lies(solution, separable) == ["proof"]
     assert lies(solution, replace(mixed, C=1.0)) == ["proof"]
-
-
-@pytest.mark.parametrize("scale", [1.0, 1e-9])
-@pytest.mark.parametrize("intercept", [False, True])
-def test_exact_vertices(intercept: bool, scale: float) -> None:
-    """A vertex is a proof; where samples are separable there is none."""
-    sizes = scale ** np.linspace(0, 1, 30)
-    mixed = linear(shift=0.0, intercept=intercept)
-    mixed = replace(mixed, X=mixed.X * sizes[:, None])
-    proof = prove_not_separable(mixed)
-    assert (proof is None) == (not exact.is_inseparable(mixed, np.ones(30)))
-    if proof is not None:
-        check_proof(mixed, proof)
-    assert prove_not_separable(linear(intercept=intercept)) is None

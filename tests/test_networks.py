@@ -15,7 +15,6 @@ from example_modules import scale_weights
 from implicit_bias.base.validation import Array
 from implicit_bias.modules.stationarity import layer_norms
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
-from implicit_bias.problem import BLOCK, gated_linear
 from implicit_bias.problem.gating import HyperplaneContexts
 
 N_FEATURES, K = 5, 3
@@ -159,28 +158,6 @@ def loop_norms(network: Network) -> list[float]:
     return norms
 
 
-def test_a_batch_is_an_index_into_what_was_prepared(network: Network) -> None:
-    prepared = network.prepare(X)
-    batch = torch.tensor([5, 0, 22])
-    outputs = network(*(t[batch] for t in prepared)).detach().numpy()
-    np.testing.assert_allclose(outputs, network.decision(X)[batch.numpy()], rtol=1e-12)
-
-
-def test_decision_by_blocks_of_rows() -> None:
-    network = deep_gln()
-    many = np.random.default_rng(1).normal(size=(BLOCK + 7, N_FEATURES))
-    values = network.decision(many)
-    np.testing.assert_allclose(values[-10:], network.decision(many[-10:]), rtol=1e-12)
-    assert network.decision(many[:0]).shape == (0,)
-
-
-def test_single_precision() -> None:
-    network = GLN([contexts(4)], dtype=torch.float32)
-    predicted = gated_linear(X, network.gating().gates(X), network.coef())
-    assert network.decision(X).dtype == np.float64
-    np.testing.assert_allclose(network.decision(X), predicted, atol=1e-5)
-
-
 # --- structure -------------------------------------------------------------------------------
 
 
@@ -247,20 +224,7 @@ def test_homogeneity(network: Network) -> None:
     assert network.norm() == pytest.approx(factor * norm)
 
 
-def test_norm_of_deeper_networks() -> None:
-    network = ReLUNetwork(N_FEATURES, [4, 3])
-    squares = sum(float(weights.detach().square().sum()) for weights in network.parameters())
-    assert network.norm() == pytest.approx((squares / 3) ** 1.5)
-
-
 # --- initialisation --------------------------------------------------------------------------
-
-
-def test_orthogonal_initialisation() -> None:
-    network = GLN([contexts(2, 1)])
-    first, readout = network.hidden_weights[0].detach(), network.readout.detach()
-    torch.testing.assert_close(first @ first.T, torch.eye(4, dtype=torch.float64))
-    torch.testing.assert_close(readout @ readout.T, torch.eye(1, dtype=torch.float64))
 
 
 def test_the_seed_sets_the_weights_and_the_global_generator_stays() -> None:
@@ -280,8 +244,6 @@ def test_the_seed_sets_the_weights_and_the_global_generator_stays() -> None:
     ("build", "message"),
     [
         (lambda: GLN([contexts(2), HyperplaneContexts.random(X[:, :3], 2)]), "same inputs"),
-        (lambda: ReLUNetwork(N_FEATURES, []), "hidden layer"),
-        (lambda: ReLUNetwork(N_FEATURES, [4], shared=True), "classes"),
         (lambda: ReLUNetwork(N_FEATURES, [3], dtype=torch.float16), "dtype"),
     ],
 )

@@ -176,25 +176,3 @@ def test_sentences_of_the_package_are_short() -> None:
         if lengths:
             assert sum(lengths) / len(lengths) < MOST_WORDS, file
             assert max(lengths) <= LONGEST, file
-
-
-def test_words_of_a_docstring_and_a_message_are_found(tmp_path: Path) -> None:
-    file = tmp_path / "room.py"
-    file.write_text(
-        'def f(geometry):\n    """Solve the\n    program of `program`.\n\n'
-        "    Parameters\n    ----------\n    geometry : str\n        Its geometry.\n"
-        '    """\n    raise ValueError(f"no {geometry}, by chance")\n'
-    )
-    found = []
-    for text in map(without_names, texts_of(file)):
-        for pattern in AVOIDED_IN_PACKAGE:
-            found += [match[0] for match in re.finditer(pattern, text, re.I)]
-    assert sorted(found) == ["by chance", "geometry", "program"]
-
-
-def test_words_to_avoid_are_found(tmp_path: Path) -> None:
-    text = "The network goes to the largest margin. Its Choleskys are native."
-    assert sum(bool(re.search(pattern, text)) for pattern in AVOIDED) == 4
-    page = tmp_path / "page.md"
-    page.write_text("# Title\n\nOne `a b c d` is here. Two are\nthere, too.\n\n| a | b |\n")
-    assert [len(each.split()) for each in sentences(prose(page))] == [4, 4]

@@ -43,22 +43,6 @@ def test_shares_go_to_the_least_degree_whatever_the_margins() -> None:
     np.testing.assert_array_equal(shares.limit_contexts(late.degrees), [0])
 
 
-def test_with_equal_degrees_the_least_margin_keeps_the_share() -> None:
-    """Two linear contexts, one with twice the margin: its share vanishes as the norm grows."""
-
-    def margins(w: torch.Tensor) -> torch.Tensor:
-        return torch.stack([w[0], 2.0 * w[0]])
-
-    records = [
-        shares.record(margins, torch.tensor([norm], dtype=torch.float64), [0, 1])
-        for norm in (1.0, 30.0)
-    ]
-    np.testing.assert_array_equal(shares.limit_contexts(records[0].degrees), [0, 1])
-    # By hand, for the exponential loss: k_1 / k_0 = 2 exp(-norm).
-    assert records[1].shares[1] == pytest.approx(2 * math.exp(-30.0), rel=1e-6)
-    assert records[0].shares[1] > 0.1
-
-
 @pytest.mark.parametrize(
     ("degree", "scales", "n_tight"),
     [(1, (1.0, 1.0), 2), (2, (1.0, 10.0), 1), (3, (10.0, 1.0), 1)],
@@ -100,9 +84,3 @@ def test_the_gradient_is_as_near_to_its_tail_as_the_lemma_says() -> None:
         np.testing.assert_allclose(-slopes.numpy() @ X, exact, rtol=1e-10)
         relative = np.linalg.norm(exact - part) / np.linalg.norm(part)
         assert relative <= shares.tail_deviation(delta, X, float((X @ u).min()))
-
-
-def test_margins_that_are_not_positive_are_refused() -> None:
-    w = torch.tensor([1.0, -1.0], dtype=torch.float64)
-    with pytest.raises(ValueError, match="above 0"):
-        shares.record(shares.counterexample(), w, [0, 1])

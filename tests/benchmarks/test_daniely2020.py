@@ -142,15 +142,6 @@ def test_a_separating_layer_has_margin_1_and_may_not_exist() -> None:
     assert not none["separates"]
 
 
-def test_descents_obey_lemmas_14_to_16() -> None:
-    rows = list(theorem_3.descend_all(k=3, n=7, pairs=60, seed=0, steps=40, own_steps=60))
-    ratios = [value for row in rows for name, value in row.items() if name.startswith("lemma")]
-    assert len(ratios) > len(rows)
-    assert 0 < max(ratios) <= 1
-    assert rows[0]["loss"] == pytest.approx(1)
-    assert rows[0]["output"] < 1e-12 < 1 < rows[0]["printed_output"]
-
-
 def test_corollary_4_by_its_bound() -> None:
     """The ratio at the printed sizes grows as eps falls; sizes of the right exponents hold."""
     found = theorem_3.of_corollary_4()

@@ -13,13 +13,8 @@ from torch.nn import functional
 from benchmarks.fiat2019 import (
     image_width,
     memorisation_width,
-    noisy_clusters,
     norms_and_gap,
     published_training,
-    separable_and_parity,
-    several_outputs,
-    theorems,
-    too_few_parameters,
 )
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from implicit_bias.base.validation import Array
@@ -91,17 +86,6 @@ def test_batches_are_cut_from_permutations(monkeypatch: pytest.MonkeyPatch) -> N
 # --- parts of experiments --------------------------------------------------------------------
 
 
-def test_binary_search() -> None:
-    asked = []
-
-    def memorises(width: int) -> bool:
-        asked.append(width)
-        return width >= 37
-
-    assert memorisation_width.smallest(memorises, 100) == 37
-    assert len(asked) <= 7
-
-
 def test_the_width_of_a_search_is_read_from_what_it_tried() -> None:
     """By trying every width; a search that memorises nowhere ends where it began."""
     m, d, seed = 64, 16, 0
@@ -115,49 +99,6 @@ def test_the_width_of_a_search_is_read_from_what_it_tried() -> None:
     found = memorisation_width.widths(pd.concat([tried, nowhere])).loc[m]
     assert found["closed"] * m / d == least
     assert found["ReLU"] * m / d == memorisation_width.widest(m, d)
-
-
-def test_redrawn_filters_start_from_the_least_squares_of_the_same_draw() -> None:
-    size = {"seed": 1, "m": 60, "d": 4, "k": 5}
-    galu, redrawn, none = (
-        next(too_few_parameters.fitted(network, steps, **size))
-        for network, steps in (
-            ("GaLU", 0),
-            (too_few_parameters.REDRAWN, 20),
-            (too_few_parameters.REDRAWN, 0),
-        )
-    )
-    assert redrawn["loss"] < galu["loss"] == pytest.approx(none["loss"])
-    assert galu["rank"] == redrawn["rank"] == 20
-
-
-def test_errors_of_noisy_clusters() -> None:
-    outputs, targets = np.array([[0.5], [-2.0], [-3.0]]), np.array([[1.0], [1.0], [-1.0]])
-    found = noisy_clusters.errors("classification", outputs, targets)
-    assert found == pytest.approx({"error": 1 / 3, "hinge": (0.5 + 3 + 0) / 3})
-    squared = noisy_clusters.errors("regression", outputs, targets)
-    assert squared["error"] == pytest.approx((0.25 + 9 + 4) / 3)
-    ratio = noisy_clusters.ratios(noisy_clusters.published())
-    assert ratio["regression"][1.0] == pytest.approx(3.26 / 2.14)
-
-
-def test_separable_data_keep_the_margin() -> None:
-    X, y = separable_and_parity.separable(500, 10, np.random.default_rng(0))
-    assert X.shape == (500, 10)
-    w = np.random.default_rng(0).normal(size=(1, 10))
-    w /= np.linalg.norm(w)
-    np.testing.assert_array_equal(np.sign(X @ w[0]), y)
-    assert np.abs(X @ w[0]).min() >= 0.01
-    bits, parity = separable_and_parity.parity(50, 6, np.random.default_rng(0))
-    np.testing.assert_array_equal([np.prod(row) for row in bits], parity)
-
-
-def test_exact_fit_of_clusters() -> None:
-    rng = np.random.default_rng(0)
-    train, test, coef = rng.normal(size=(5, 8)), rng.normal(size=(3, 8)), rng.normal(size=8)
-    outputs, error = theorems.predictions(train, train @ coef, test)
-    np.testing.assert_allclose(outputs, test @ np.linalg.pinv(train) @ train @ coef, atol=1e-10)
-    assert error < 1e-10
 
 
 def test_slope_of_the_gap() -> None:
@@ -207,30 +148,3 @@ def test_images_are_trained_anew_at_the_best_setting(monkeypatch: pytest.MonkeyP
     assert set(found["rate"]) == {0.0005}
     assert sorted(found["seed"]) == [1, 2]
     assert image_width.errors_of(frame).loc[("MNIST", 16), "GaLU0"] == pytest.approx(0.0155)
-
-
-def test_a_search_with_one_output_is_least_squares() -> None:
-    """The least width that it finds is that of trying every width."""
-    setting: dict[str, Any] = {"seed": 0, "p": 1, "m": 36, "d": 6}
-    rows = several_outputs.errors("search", rounds=5, steps=20, **setting)
-    widths = {row["network"]: row["width"] for row in rows}
-    rng = np.random.default_rng([0, 1])
-    X, y = rng.normal(size=(36, 6)), rng.normal(size=(36, 1))[:, 0]
-    every = (memorisation_width.closed_form_error(k, X, y, 0) for k in range(1, 10))
-    least = next(k for k, error in enumerate(every, start=1) if error < several_outputs.ERROR)
-    assert widths["GaLU"] == least
-    # A share of ERROR of the targets' 36 numbers may be missed, by 6 parameters a unit.
-    assert several_outputs.counted(36, 6, 1) == pytest.approx(6 * (1 - several_outputs.ERROR))
-
-
-def test_the_bound_derived_for_theorem_5_is_below_its_inequality() -> None:
-    """Where filters move by 4/sqrt k; the bound that its proof yields is not."""
-    for row in theorems.checked("theorem 5", 0, quick=True):
-        assert row["derived"] < row["printed"] < row["proved"]
-
-
-def test_no_loss_is_above_theorem_1() -> None:
-    *_, row = theorems.checked("theorem 1", 0, quick=True)
-    assert row["compared"] > row["above"] == row["above_sharper"] == 0
-    assert row["off_predicted"] < 1e-4
-    assert 0 < row["taken"] <= row["asked"]

@@ -20,18 +20,6 @@ def test_centre_kernel_is_the_mean_of_gates() -> None:
     np.testing.assert_allclose(np.diag(clusters.centre_kernel(V)), 0.5)
 
 
-def test_constants() -> None:
-    V = sphere(5, 8)
-    expected = 8 * 5 / clusters.smallest_eigenvalue(V) * math.log(50)
-    assert clusters.sufficient_width(V, 0.1) == math.ceil(expected)
-    assert clusters.largest_radius(5, 100, 9, 0.3) == pytest.approx(0.3 / 1500)
-    expected = (50 * math.log(10) + math.log(20)) / 0.1
-    assert clusters.sufficient_samples(5, 10, 0.1, 0.05, constant=3) == math.ceil(3 * expected)
-    printed = clusters.sufficient_dimension(10, 0.1, constant=clusters.PRINTED_DIMENSION)
-    assert printed == math.ceil(50 * math.log(2000))
-    assert clusters.sufficient_dimension(10, 0.1) == math.ceil(800 * math.log(2000))
-
-
 @pytest.mark.parametrize("d", [2, 3, 100])
 def test_band(d: int) -> None:
     """Lemma 5, against draws and against lengths and areas on the circle and the sphere."""
@@ -112,32 +100,3 @@ def test_every_exact_solution_predicts_alike() -> None:
 
 
 # --- constants and slips -----------------------------------------------------------------------
-
-
-def test_lemma_3() -> None:
-    """The statement holds at the printed dimension."""
-    n = 10
-    d = clusters.sufficient_dimension(n, 0.05, constant=clusters.PRINTED_DIMENSION)
-    for seed in range(10):
-        V = clusters.sign_centres(n, d, random_state=seed)
-        np.testing.assert_allclose(np.abs(V), 1 / math.sqrt(d))
-        assert clusters.smallest_eigenvalue(V) >= 0.125
-
-
-def test_lemmas_4_to_7() -> None:
-    """Of random filters few draws leave A singular, or split a cluster; no more than delta."""
-    n, d, delta, draws = 5, 10, 0.05, 40
-    V = sphere(n, d)
-    mu, k = clusters.smallest_eigenvalue(V), clusters.sufficient_width(V, delta)
-    radius = clusters.largest_radius(n, k, d, delta)
-    # Lemma 6, which is printed with d for n.
-    assert delta / (k * d) < clusters.band_probability(radius, d) <= delta / (k * n)
-    singular, split = [], []
-    for seed in range(draws):
-        U = sphere(k, d, seed=seed + 1)
-        A = clusters.centre_gates(U, V)
-        singular.append(np.linalg.eigvalsh(A @ A.T)[0] <= k * mu / 2)
-        split.append(clusters.splits(U, V, radius).any())
-    assert np.mean(singular) <= delta
-    # A share of delta may be met by chance: three deviations.
-    assert np.mean(split) <= delta + 3 * math.sqrt(delta / draws)

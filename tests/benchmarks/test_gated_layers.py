@@ -12,13 +12,6 @@ def inputs(n: int = 5) -> torch.Tensor:
     return torch.randn(n, 3, generator=torch.Generator().manual_seed(0))
 
 
-def test_relu_by_hand() -> None:
-    x = inputs()
-    relu: Any = GatedLayers([3, 4, 4, 2], "relu", bias=True, seed=1)
-    first, second, readout = relu.layers
-    torch.testing.assert_close(relu(x), readout(second(first(x).relu()).relu()))
-
-
 @pytest.mark.parametrize(
     ("kind", "gate", "gates_see"),
     [
@@ -49,9 +42,3 @@ def test_at_least_as_expressive_as_relu() -> None:
     gated: Any = GatedLayers([3, 4, 1], "hard", bias=False, seed=1)
     gated.filters[0] = relu.layers[0].weight.detach()
     torch.testing.assert_close(gated(x), relu(x))
-
-
-def test_readout_only() -> None:
-    network = GatedLayers([3, 4, 4, 2], "hard", bias=True, readout_only=True, seed=1)
-    trained = {name for name, p in network.named_parameters() if p.requires_grad}
-    assert trained == {"layers.2.weight", "layers.2.bias"}

@@ -153,46 +153,7 @@ def test_coefficients_of_least_norm(sizes: Sizes) -> None:
     assert found.norm() <= group_norm(coef, n_units) * (1 + ROUNDING)
 
 
-def test_two_units_of_two_contexts() -> None:
-    """Eq. (21) of the source with the factor 1/2 that it lacks."""
-    beta_00, beta_10, beta_01 = np.random.default_rng(3).normal(size=(3, 5))
-    beta_11 = beta_10 + beta_01 - beta_00
-    beta = np.array([beta_00, beta_10, beta_01, beta_11])
-    found = gln.AdditivePredictors.through([[0, 0], [1, 0], [0, 1], [1, 1]], beta, 2)
-    cross = np.linalg.norm(beta_00 - beta_10) * np.linalg.norm(beta_00 - beta_01)
-    published = np.sqrt(np.square(beta).sum() + 2 * cross)
-    assert found.norm() == pytest.approx(np.sqrt(0.5) * published)
-
-
 # --- more layers -----------------------------------------------------------------------------
-
-
-@examples(10, network=st.builds(deep, LAYERS, SEED, readout_bias=st.booleans()))
-def test_predictors_predict(network: GLN) -> None:
-    beta = gln.predictors(network, gln.joint_contexts(network, X))
-    f = np.einsum("nd,nd->n", beta, X) + network.readout_bias_value
-    np.testing.assert_allclose(f, network.decision(X), rtol=1e-9, atol=1e-9)
-
-
-def test_predictors_of_contexts_that_no_input_has() -> None:
-    network = deep([(3, 1), (2, 2), (2, 1)], seed=4)
-    contexts = random_contexts(network, 50, np.random.default_rng(0))
-    first, second, third = (weights.detach().numpy() for weights in network.hidden_weights)
-    readout = network.readout.detach().numpy()[0]
-    for gamma, beta in zip(contexts, gln.predictors(network, contexts), strict=True):
-        layers = zip((first, second, third), np.split(gamma, [3, 5]), (2, 4, 2), strict=True)
-        W_1, W_2, W_3 = (
-            np.array([weights[h * count + c] for h, c in enumerate(chosen)])
-            for weights, chosen, count in layers
-        )
-        np.testing.assert_allclose(beta, readout @ W_3 @ W_2 @ W_1, atol=ROUNDING)
-
-
-def test_a_deep_network_has_predictors_of_no_two_layer_network() -> None:
-    network = deep([(3, 1), (3, 1)], seed=0)
-    contexts = all_contexts(6, 2)
-    with pytest.raises(ValueError, match="no two-layer GLN"):
-        gln.AdditivePredictors.through(contexts, gln.predictors(network, contexts), 2)
 
 
 @examples(10, network=NETWORKS)
@@ -229,8 +190,3 @@ def test_given_its_upper_layers_a_network_has_two_layers(network: GLN) -> None:
 
 
 # --- refusals --------------------------------------------------------------------------------
-
-
-def test_too_few_joint_contexts() -> None:
-    with pytest.raises(ValueError, match="determine 2 of the 3 free predictors"):
-        gln.AdditivePredictors.through([[0, 0], [1, 1]], np.ones((2, 3)), 2)

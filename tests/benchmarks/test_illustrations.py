@@ -1,6 +1,6 @@
 """The illustrations: each method is what it is said to be, and numbers are those of the runs."""
 
-from itertools import islice, product
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -8,43 +8,23 @@ import pytest
 import torch
 
 from benchmarks.illustrations import (
-    adam_memory,
     attention,
     data,
     descent,
     leading,
     linear,
-    networks,
     single_samples,
-    speed,
     weight_decay,
 )
 from example_modules import scale_weights
 from implicit_bias import attention_margin, max_margin, solve
 from implicit_bias.norms import Lp, as_norm
-from implicit_bias.norms.tensors import as_parameter_norm
 
 
 def small() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     y = np.arange(12) % 3
     return rng.normal(size=(12, 4)) + 3.0 * np.eye(4)[y], y
-
-
-def separated() -> np.ndarray:
-    """Return samples of two classes times their labels, of length 1 at most."""
-    X, y = small()
-    return np.where(y == 0, 1.0, -1.0)[:, None] * X / np.linalg.norm(X, axis=1).max()
-
-
-def test_margin_is_the_smallest_difference_to_another_class() -> None:
-    X, y = small()
-    weights = np.random.default_rng(1).normal(size=(3, 4))
-    outputs = X @ weights.T
-    brute = min(
-        outputs[n, y[n]] - outputs[n, k] for n, k in product(range(12), range(3)) if k != y[n]
-    )
-    assert descent.margin(X, y, weights) == pytest.approx(brute, rel=1e-12)
 
 
 @pytest.mark.parametrize("optimizer", descent.OPTIMIZERS, ids=lambda each: each.name)
@@ -87,12 +67,6 @@ def test_adam_is_that_of_torch() -> None:
     np.testing.assert_allclose(weights, theirs.detach().numpy(), rtol=1e-9)
 
 
-def test_mirror_map_and_its_inverse() -> None:
-    w = np.array([-2.0, 0.0, 3.0])
-    for p in (1.5, 2.0, 3.0):
-        np.testing.assert_allclose(linear.from_mirror(np.sign(w) * np.abs(w) ** (p - 1), p), w)
-
-
 def test_minimum_in_the_box_is_a_minimum() -> None:
     """No point of a grid over the box has a smaller loss."""
     X, y = torch.tensor([[1.0], [2.0], [-1.0]]).double(), torch.tensor([0, 1, 1])
@@ -106,16 +80,6 @@ def test_minimum_in_the_box_is_a_minimum() -> None:
     assert least == pytest.approx(min(losses), abs=1e-3)
 
 
-def test_momentum_of_the_dual_is_faster_than_plain_steps() -> None:
-    Z = separated()
-    optimum = solve(max_margin(Z, np.ones(len(Z)) * 1.0, "l2")).certificate.lower
-    excess = {}
-    for name in ("normalised GD", "momentum"):
-        *_, w = islice(speed.METHODS[name](Z), 300)
-        excess[name] = np.linalg.norm(w) / (Z @ w).min() / optimum - 1
-    assert 0 <= excess["momentum"] < excess["normalised GD"] / 10
-
-
 def test_single_samples_come_in_cyclic_order() -> None:
     """A first pass of Signum by hand: each sample's own slope, one after the other."""
     signed = np.array([[1.0, -2.0], [3.0, 0.5], [-1.0, 4.0]])
@@ -126,41 +90,6 @@ def test_single_samples_come_in_cyclic_order() -> None:
         mean = decay * mean - z / (1 + np.exp(z @ weights))
         weights = weights - size / t**0.5 * np.sign(mean)
     np.testing.assert_allclose(found, weights, rtol=1e-12)
-
-
-def test_a_pass_of_adam_goes_along_its_metric() -> None:
-    """With slopes that stay, and a long memory of squares, from the definition of Adam."""
-    signed, shares = np.random.default_rng(1).normal(size=(3, 6)), np.array([0.5, 0.3, 0.2])
-    adam, steps = descent.Adam(0.0, (0.9, 1 - 1e-7)), np.zeros((400, 6))
-    for step in steps:
-        for share, row in zip(shares, signed, strict=True):
-            step += adam(-share * row)
-    direction = (shares @ signed) / np.sqrt(shares**2 @ signed**2)
-    np.testing.assert_allclose(steps[-1], 3**0.5 * direction, rtol=2e-2, atol=2e-2)
-
-
-def test_adams_side_by_side_are_those_of_torch() -> None:
-    """Each with its own beta2, step and epsilon, on the logistic loss of all samples."""
-    table = pd.DataFrame(list(adam_memory.side_by_side("Gaussian", 3, 5, 15)))
-    last = table[(table["step"] == 15) & (table["norm"] == "linf")]
-    signed = torch.tensor(single_samples.drawn("Gaussian", 3, 5))
-    for (beta2, eta, epsilon), margin in zip(adam_memory.RUNS, last["margin"], strict=True):
-        weights = torch.zeros(5, dtype=torch.float64, requires_grad=True)
-        adam = torch.optim.Adam([weights], betas=(0.9, beta2), eps=epsilon)
-        for t in range(1, 16):
-            adam.param_groups[0]["lr"] = eta / t**0.5
-            adam.zero_grad()
-            torch.autograd.backward(torch.nn.functional.softplus(-signed @ weights).mean())
-            adam.step()
-        assert margin == pytest.approx(float((signed @ weights.detach()).min()), rel=1e-8)
-
-
-def test_times_of_adam_are_where_two_rates_are_equal() -> None:
-    star = descent.sign_time(0.1, 0.99, 9.0)
-    assert 0.1 * 9.0 / star**0.5 == pytest.approx(descent.speed_limit(0.99))
-    assert adam_memory.epsilon_time(0.0, 0.1, 0.99, 9.0) == np.inf
-    fast = adam_memory.epsilon_time(1e-8, 0.01, 1e-3, 9.0)  # as soon as sign descent is there
-    assert 2 * 0.01 * 9.0 * fast**0.5 == pytest.approx(np.log(1e8))
 
 
 def test_attention_is_trained_by_the_slopes_of_autograd() -> None:
@@ -202,28 +131,3 @@ def test_shares_of_mirror_descent_are_margins_over_certified_maxima() -> None:
         largest = 1 / solve(max_margin(X, y, Lp(p)), tol=1e-9).certificate.upper
         length = (np.abs(w) ** p).sum() ** (1 / p)
         assert last[f"l{p:g}"] == pytest.approx((y * (X @ w)).min() / length / largest, rel=1e-5)
-
-
-def test_growth_foreseen_is_the_mean_of_both_rates() -> None:
-    sign = 40.0
-    steps = np.arange(20.0, 100.0, 1e-3)
-    rates = np.minimum(1.0, np.sqrt(sign / steps))
-    assert adam_memory.foreseen(20.0, 100.0, sign) == pytest.approx(rates.mean(), rel=1e-4)
-
-
-def test_a_network_begins_with_its_drawn_length_where_signs_had_come() -> None:
-    drawn = networks.Network("smooth", 0)
-    rows = networks.trained("smooth", "Adam", 0, networks.AFTER_SIGNS, 60)
-    X, labels = networks.samples_of(drawn, 0)
-    length = networks.size_of(drawn)
-    signs = networks.built(drawn, "signs", networks.RATE)
-    for _ in networks.iterates(drawn, X, labels, signs, 6):
-        pass
-    with torch.no_grad():  # a gap does not depend on the weights' length
-        drawn.W.mul_(7.0 / length)
-        drawn.a.mul_(7.0 / length)
-    norms = {"linf": as_parameter_norm("linf")}
-    (row,) = networks.gaps(drawn, X, labels, norms, 0)
-    first = next(rows)
-    assert (first["step"], first["norm"]) == (0, "own")
-    assert first["gap"] == pytest.approx(row["gap"], rel=1e-5)

@@ -1,7 +1,6 @@
 """The study of infinite width: data, training and what each experiment measures."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from benchmarks.infinite_width import live_and_frozen, margin_reached
@@ -54,24 +53,6 @@ def test_gated_optimum_by_the_gates_that_it_needs() -> None:
     assert certificate.gap < live_and_frozen.GAP
     assert certificate.upper == pytest.approx(direct.certificate.upper, rel=2e-4)
     assert coef.shape == (gates.shape[1], 3)
-
-
-def test_gates_that_cannot_separate() -> None:
-    X, y = np.array([[1.0, 0.5], [1.0, 0.6], [1.0, 0.7]]), np.array([1.0, -1.0, 1.0])
-    _, certificate = live_and_frozen.gated_optimum(X, y, np.ones((3, 1)))
-    assert certificate.upper == np.inf
-
-
-@pytest.mark.slow
-def test_frozen_gates_of_all_cells_bound_the_live_norm() -> None:
-    frame = pd.concat(part.measured() for part in live_and_frozen.measure(quick=True))
-    everything = frame[frame["gates"] == live_and_frozen.ALL]
-    assert (everything["ratio"] > 1).all()
-    optimum = frame[frame["gates"] == live_and_frozen.OPTIMAL]
-    assert (optimum["ratio"] > 1 - 1e-3).all()
-    in_cones = frame[frame["gates"] == live_and_frozen.IN_CONES]
-    assert len(in_cones) == len(everything)
-    np.testing.assert_allclose(in_cones["ratio"], 1.0, rtol=1e-4)
 
 
 def test_shares_are_margins_over_the_certified_maximum() -> None:

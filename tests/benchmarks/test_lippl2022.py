@@ -13,17 +13,12 @@ import pandas as pd
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.effects import Effect
 from benchmarks.lippl2022 import (
     as_published,
-    deep_gln,
     draws,
-    excess,
     fold,
-    matching,
     released,
     released_training,
-    sharing,
 )
 from benchmarks.lippl2022.cells import Models, Setting, measured
 from benchmarks.lippl2022.gln import cell as gln_cell
@@ -66,16 +61,6 @@ def test_operator_is_their_formula(X: np.ndarray) -> None:
     theirs = folded.sum((1, 2), keepdims=True) / (H * C) - folded.sum(2, keepdims=True) + C * folded
     ours = as_published.operator(gating) @ zeta
     np.testing.assert_allclose(ours.T, theirs.reshape((5, H * C), order="F"), atol=ROUNDING)
-
-
-def test_metric_is_the_pseudo_inverse_but_for_the_free_columns(X: np.ndarray) -> None:
-    gating, free = drawn_contexts(X), 0.01
-    A = as_published.operator(gating)
-    values, vectors = np.linalg.eigh(A.T @ A)
-    assert np.count_nonzero(values < ROUNDING) == gating.n_units - 1
-    values[values < ROUNDING] = free**2
-    expected = (vectors / values) @ vectors.T
-    np.testing.assert_allclose(as_published.metric(gating, free), expected, rtol=1e-8)
 
 
 def test_the_formula_with_the_right_fold_has_no_free_direction(X: np.ndarray) -> None:
@@ -184,61 +169,7 @@ def test_a_moved_network_keeps_its_weights_but_not_its_contexts() -> None:
 # --- further models ----------------------------------------------------------------------------
 
 
-def test_units_are_dealt_out_evenly() -> None:
-    X = np.random.default_rng(0).normal(size=(20, 3))
-    all_units = HyperplaneContexts.random(X, 6, 1, random_state=0)
-    layers = deep_gln.dealt_out(all_units, 3, X)
-    assert [layer.n_units for layer in layers] == [2, 2, 2]
-    np.testing.assert_array_equal(
-        np.concatenate([layer.weights for layer in layers]), all_units.weights
-    )
-
-
-def test_exponent_of_the_tail() -> None:
-    steps = np.geomspace(1, 1000, 31)
-    values = np.where(steps < 99, 7.0, 3.0 * steps**-1.5)
-    assert excess.decay_exponent(steps.tolist(), values.tolist()) == pytest.approx(-1.5)
-    assert np.isnan(excess.decay_exponent([], []))
-    assert np.isnan(excess.decay_exponent([1, 2, 3], [0.0, np.inf, 1.0]))
-
-
-def test_known_is_the_share_of_units_in_common_with_the_nearest_samples() -> None:
-    rng = np.random.default_rng(0)
-    X, images = rng.normal(size=(15, 4)), rng.normal(size=(6, 4))
-    gating = HyperplaneContexts.random(X, 5, 2, random_state=0)
-    theirs = gating.contexts(X)
-    expected = []
-    for own in gating.contexts(images):
-        shares = sorted(sum(a == b for a, b in zip(own, row, strict=True)) / 5 for row in theirs)
-        expected.append(np.mean(shares[-sharing.NEAREST :]))
-    np.testing.assert_allclose(sharing.known(gating, X, images), expected)
-
-
-def test_equal_values_are_in_one_quarter() -> None:
-    values = np.array([0.1, 0.2, 0.3, 0.4, 0.4, 0.4, 0.4, 0.9])
-    assert sharing.quarters(values).tolist() == [0, 0, 1, 1, 1, 1, 1, 3]
-
-
-def test_the_least_error_is_over_all_settings_of_a_seed() -> None:
-    frame = pd.DataFrame(
-        {"model": list("aabbab"), "train_size": 500, "seed": [1, 1, 1, 1, 2, 2]}
-    ).assign(error=[0.3, 0.2, 0.15, 0.4, 0.1, 0.3])
-    best = matching.least(frame)
-    assert best["a"].tolist() == [0.2, 0.1]
-    assert best["b"].tolist() == [0.15, 0.3]
-    found = matching.minus(best, "b", "a")
-    assert isinstance(found, Effect)
-    assert found.mean == pytest.approx((-0.05 + 0.2) / 2)
-
-
 # --- comparisons -------------------------------------------------------------------------------
-
-
-def test_correlations_are_means_of_fishers_z() -> None:
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame(rng.normal(size=(12, 2)), columns=["a", "b"]).assign(seed=[1, 2, 3] * 4)
-    z = [np.arctanh(part["a"].corr(part["b"])) for _, part in table.groupby("seed")]
-    assert matching.correlation(table, "a", "b") == pytest.approx(np.tanh(np.mean(z)))
 
 
 def test_released_values_are_read_from_their_archive(tmp_path: Path) -> None:

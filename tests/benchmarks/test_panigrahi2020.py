@@ -1,7 +1,6 @@
 """The experiments on activation Gram matrices, on small sizes and by brute force."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch.nn import functional
@@ -10,16 +9,12 @@ from benchmarks.panigrahi2020 import (
     cifar,
     cifar_training,
     depth,
-    few_dimensions,
     lower_bounds,
-    smoothed,
     spectra,
     training,
 )
 from benchmarks.panigrahi2020.gram_spectrum import circle_points, eigenvalue_bounds
-from benchmarks.panigrahi2020.shared import in_subspace
 from implicit_bias.kernels import gradient_gram as grams
-from implicit_bias.kernels.gated_least_squares import predicted_losses
 
 # --- eigenvalues at the start -------------------------------------------------------------------
 
@@ -52,35 +47,6 @@ def test_smallest_eigenvalues_are_above_the_bound_of_a_kink(data: str, activatio
         np.linalg.norm(X[j] - X[i] * (X[i] @ X[j])) for i in range(8) for j in range(8) if i != j
     ]
     assert row["delta"] == pytest.approx(min(apart))
-
-
-def test_ranks_of_polynomials_are_the_exact_ones_at_any_width() -> None:
-    """On the circle monomials of degree 1 are among those of degree 3."""
-    rank = 3 + 4
-    (found,) = few_dimensions.polynomials("1 2 3", 2, 12, 256)
-    assert found["finite"] == found["infinite"] == found["both"] == found["exact"] == rank
-    assert rank <= found["constraints"]
-
-
-def test_smallest_eigenvalues_of_smooth_activations_are_positive() -> None:
-    (row,) = few_dimensions.smooth_activations("tanh", 3, 10, 0, 256)
-    X = in_subspace(10, 3, 3, seed=0)
-    values = grams.eigenvalues(grams.infinite_gram(X, grams.ACTIVATIONS["tanh"]))
-    # Lemma 3.2 is of the fourth of ten values in three dimensions.
-    found = [row["largest"], row["at_index"], row["smallest"]]
-    np.testing.assert_allclose(found, values[[0, 3, 9]], atol=1e-9)
-    assert row["finite_at_index"] > row["finite_smallest"] > 0
-
-
-def test_smoothed_points_come_close_to_few_points() -> None:
-    for base in (smoothed.EVEN, smoothed.ONE):
-        X = smoothed.points(base, 12, 4)
-        assert np.linalg.matrix_rank(X) == len(np.unique(X, axis=0)) == 4
-    rows = list(smoothed.smallest(smoothed.ONE, 1, 81, 9, 1))
-    assert [row["noise"] for row in rows] == list(smoothed.NOISES)
-    for row in rows:
-        assert row["smallest"] >= row["hadamard"] - 1e-13 * row["largest"]  # lemma I.1
-    assert smoothed.powers_of_noise(pd.DataFrame(rows))[0] == pytest.approx(6, abs=0.3)
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
@@ -137,14 +103,6 @@ def test_infinite_width_is_descent_on_a_linear_model() -> None:
     np.testing.assert_allclose(curve, losses, rtol=1e-4)
 
 
-def test_interpolated_gram_is_that_of_infinite_width() -> None:
-    X = np.vstack([circle_points(9, 3), circle_points(9, 3) + 1e-3])
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
-    expected = grams.infinite_gram(X, grams.ACTIVATIONS["elu"], train_readouts=True)
-    found = cifar_training.limit_gram("elu", X).numpy()
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-
-
 # --- figure 1 (a, b) ----------------------------------------------------------------------------
 
 
@@ -181,27 +139,3 @@ def test_descent_is_that_of_autograd(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(residuals[:, run], expected, atol=1e-5)
         # The last step is taken after the last point is recorded, in both loops.
         np.testing.assert_allclose(moved[run], (slow - start).detach(), atol=1e-6)
-
-
-def test_a_curve_begins_as_predicted() -> None:
-    curve = training.training_curves(10, 512, "tanh", 50, 1)
-    weights = torch.cat(list(grams.gaussian_weights(512, 2)))
-    rng = np.random.default_rng(0)
-    y = rng.choice((-1.0, 1.0), 10)
-    readouts = torch.tensor(rng.standard_normal(512))
-    X, tanh = circle_points(10, 2), grams.ACTIVATIONS["tanh"]
-    start = (tanh.value(torch.tensor(X) @ weights.T) @ readouts / 512**0.5).numpy() - y
-    gram = grams.finite_gram(X, tanh, [weights], readouts=readouts)
-    steps = curve["step"].to_numpy()
-    expected = predicted_losses(gram, start, step_size=1e-3, steps=steps)
-    np.testing.assert_allclose(curve["equation"], expected, rtol=1e-3)
-    np.testing.assert_allclose(curve["loss"], expected, rtol=0.02)
-
-
-def test_linearised_curves_are_the_equation_of_trained_ones() -> None:
-    trained = training.training_curves(10, 64, "elu", 30, 2)
-    linearised = training.linearised_curves(10, 64, "elu", 30, 2)
-    both = trained.merge(linearised, on=["run", "step"], suffixes=("", "_linearised"))
-    assert both.groupby("run").size().to_list() == [23, 23]
-    np.testing.assert_allclose(both["loss_linearised"], both["equation"], rtol=1e-6)
-    np.testing.assert_allclose(both["lambda_min_linearised"], both["lambda_min"], rtol=1e-6)

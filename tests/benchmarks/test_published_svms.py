@@ -36,7 +36,7 @@ def accuracy(gating: Gating, solution: Solution) -> float:
     return float(np.mean(unseen.y * outputs > 0))
 
 
-@pytest.mark.parametrize(("train_size", "norm"), [(500, 4.910651537), (1000, 14.84515273)])
+@pytest.mark.parametrize(("train_size", "norm"), [(1000, 14.84515273)])
 def test_linear(train_size: int, norm: float) -> None:
     train = parts(train_size).train
     gating = NoGates(785)
@@ -51,9 +51,7 @@ def svm_rc(gating: UnitGates, gates: Array) -> float:
     return accuracy(gating, certified(MarginProblem(train.X, train.y, gates, gating.groups)))
 
 
-@pytest.mark.parametrize(
-    ("n_units", "seed", "published"), [(10, 1, 0.82475), (20, 3, 0.842417), (50, 1, 0.85375)]
-)
+@pytest.mark.parametrize(("n_units", "seed", "published"), [(10, 1, 0.82475), (20, 3, 0.842417)])
 def test_svm_rc(n_units: int, seed: int, published: float) -> None:
     gating = draws.draw_unit_gates(n_units, reference=mnist().X, seed=seed)
     found = svm_rc(gating, gating.gates(parts().train.X))

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.speed import diagnosis, races, scaling
+from benchmarks.speed import races
 from benchmarks.speed.conic import cholesky_factor
 from benchmarks.speed.objective import Objective
 from cases import separable
@@ -103,20 +103,6 @@ def test_an_answer_without_dual_variables_is_graded_by_the_best_lower_bound() ->
     assert np.isinf(grade["gap"])
     upper = certify(problem, coef).upper
     assert grade["excess"] == pytest.approx(upper / objective.reference.lower - 1)
-
-
-def test_exponents() -> None:
-    x = pd.Series([500.0, 1000.0, 4000.0])
-    assert scaling.exponent(x, 3e-6 * x**1.7) == pytest.approx(1.7)
-    assert np.isnan(scaling.exponent(x[:2], x[:2]))
-
-
-def test_networks_have_the_weights_that_they_should() -> None:
-    for name, weights in (("convolutions_5", 1e5), ("convolutions_6", 1e6)):
-        _, kind, widths, *_ = diagnosis.CASES[name]
-        network = diagnosis.network_of(kind, widths)
-        count = sum(part.numel() for part in network.parameters())
-        assert count == pytest.approx(weights, rel=0.05)
 
 
 def test_the_excess_is_over_the_best_bound_of_any_solver() -> None:

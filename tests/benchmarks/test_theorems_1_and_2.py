@@ -96,21 +96,6 @@ def test_filter_search_against_new_solves() -> None:
     np.testing.assert_array_equal(search.gating.weights, weights)
 
 
-def test_filter_search_with_dependent_features() -> None:
-    """Equal filters, an input that repeats another, and a filter that is open nowhere."""
-    X, y = normal(M, D), normal(M, seed=2)
-    X[:, 3], X[:, 0] = X[:, 1], 1.0
-    weights = normal(5, D, seed=1)
-    weights[1] = weights[0]
-    weights[4] = [-100.0, 0, 0, 0]
-    search = search_procedures.improve_filters(
-        UnitGates(weights, np.zeros(5), always_on=True), X, y, proposals=40, random_state=0
-    )
-    final = fitted.least_squares(X, search.gating.gates(X), y)
-    assert search.losses[-1] == pytest.approx(final.loss, rel=1e-8)
-    assert search.losses[-1] < search.losses[0]
-
-
 def test_one_output_of_alternating_search_is_least_squares() -> None:
     """With one output the scale is free, so the first hidden layer is already the best one."""
     X, y = normal(M, D), normal(M, seed=2)
@@ -121,22 +106,6 @@ def test_one_output_of_alternating_search_is_least_squares() -> None:
     np.testing.assert_allclose(
         found.decision(X, gates)[:, 0], gated_linear(X, gates, best.coef), atol=1e-6
     )
-
-
-def test_alternating_search_recovers_a_network() -> None:
-    X, gates = normal(M, D), hard(3).gates(normal(M, D))
-    Y = (gates * (X @ normal(3, D, seed=5).T)) @ normal(3, 4, seed=6)
-    found = search_procedures.alternating_search(X, gates, Y, iterations=100, random_state=0)
-    assert found.losses[-1] < 1e-6 * found.losses[0]
-
-
-def test_parity_correlation() -> None:
-    d = 4
-    X = cube(d)
-    gates = hard(20_000, d).gates(X)
-    correlations = (X.prod(axis=1)[:, None] * gates).T @ X / len(X)
-    measured = np.sqrt(np.mean(correlations**2))
-    assert parity_correlation(d) == pytest.approx(measured, rel=0.03)
 
 
 def test_parity_correlation_falls_by_half_a_bit() -> None:
@@ -150,32 +119,3 @@ def test_parity_correlation_falls_by_half_a_bit() -> None:
     assert (0.25 < ratios).all()
     assert (ratios < 0.5).all()
     assert 1e-17 < parity_correlation(100) < 1e-15
-
-
-def test_sufficient_width_of_hopeless_data() -> None:
-    X = sphere(4, 3)
-    with pytest.raises(ValueError, match=r"lambda\(X\) is 0"):
-        theorems_1_and_2.sufficient_width(np.vstack([X, 2 * X[:1]]))
-
-
-def test_constant_of_lemma_1() -> None:
-    """8 as printed, 2 / log(e / 2) = 6.518 by its own inequality."""
-    X = sphere(12, 6)
-    ratio = np.linalg.norm(X, 2) ** 2 / galu.smallest_eigenvalue(X)
-    for constant, value in ((theorems_1_and_2.PUBLISHED_CHERNOFF, 8), (CHERNOFF, 6.518)):
-        assert constant == pytest.approx(value, abs=1e-3)
-        width = theorems_1_and_2.sufficient_width(X, 0.1, constant=constant)
-        assert width == math.ceil(constant * ratio * math.log(120))
-
-
-def test_lemma_1() -> None:
-    """The smallest eigenvalue is half of its mean or more, but for a share delta of the draws."""
-    m, d, delta, draws = 30, 15, 0.05, 20
-    X = sphere(m, d)
-    k = theorems_1_and_2.sufficient_width(X, delta, constant=CHERNOFF)
-    least = k * galu.smallest_eigenvalue(X) / 2
-    failed = [
-        np.linalg.eigvalsh(fitted.gated_gram(X, hard(k, d, seed=seed).gates(X)))[0] < least
-        for seed in range(draws)
-    ]
-    assert np.mean(failed) <= delta

@@ -124,7 +124,7 @@ def test_classes_may_be_inseparable_though_each_two_are_not() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(2, 9),

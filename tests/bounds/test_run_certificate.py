@@ -130,8 +130,7 @@ def own_networks(X: Array, classes: int | None) -> list[Network]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("classes", [None, 3])
-@pytest.mark.parametrize("offset", [0.0, 1e3])
+@pytest.mark.parametrize(("classes", "offset"), [(None, 0.0), (3, 1e3)])
 def test_bounds_of_a_network_in_exact_arithmetic(classes: int | None, offset: float) -> None:
     X = np.random.default_rng(0).normal(size=(6, 3))
     X += offset * np.random.default_rng(1).choice([-1, 0, 1], size=(6, 3))

@@ -14,7 +14,6 @@ from comparison.samples import TEST, TRAIN, compared, fitted_models
 from implicit_bias import GLNSVC, MaxMarginSVC, compare
 from implicit_bias.base.wording import number, percent
 from implicit_bias.comparison import first_svm
-from implicit_bias.datasets import Dataset, Split
 
 
 def test_programs_and_svms_of_a_network() -> None:
@@ -45,14 +44,6 @@ def test_programs_and_svms_of_a_network() -> None:
     with pytest.raises(ValueError, match="no margin"):
         result.model("logistic").known_margin  # noqa: B018
     assert set(result.history_frame()["model"]) == {"network"}
-
-
-def test_models_and_pairs_by_name() -> None:
-    assert compared().pair("network", "svm") is compared().pair("svm", "network")
-    with pytest.raises(KeyError, match="two models"):
-        compared().pair("svm", "svm")
-    with pytest.raises(KeyError, match="network, "):
-        compared().agreement("Network", "svm")
 
 
 def test_a_comparison_prints_a_table_and_its_verdict() -> None:
@@ -109,17 +100,3 @@ def test_samples_with_missing_values_are_the_same_samples(inputs: Any) -> None:
     for train, held_out in ((inputs.copy(), False), (others, True)):
         found = compare({"it": model}, inputs, [0, 1], train=(train, [0, 1]))
         assert found.held_out is held_out
-
-
-def test_errors_come_first_on_data_of_ones_own() -> None:
-    classes = ("no", "yes")
-    own = Dataset("own", TEST.X, TEST.y, classes)
-    assert not compared().ranks_models  # but a network is among them
-    ranked, of_network = replace(compared(), own=Split(own, own)).conclusions()
-    assert of_network.headline == compared().conclusions()[0].headline
-    assert "Always predicting “no”" in str(ranked)
-
-
-def test_a_plot_has_what_is_known() -> None:
-    assert len(compared().plot().axes) == 2
-    assert len(compare(fitted_models(), TEST.X, TEST.y).plot().axes) == 1

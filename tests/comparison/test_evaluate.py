@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from cases import clusters
 from comparison.samples import TEST, TRAIN, compared, fitted_models
 from example_modules import known
 from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, MaxMarginSVC, compare
 from implicit_bias.base.counts import Count
-from implicit_bias.bounds.status import excess
 from implicit_bias.datasets import make_toy
-from implicit_bias.estimators.base import BinaryClassifier
 
 
 def test_errors_and_pairs_by_hand() -> None:
@@ -102,29 +99,6 @@ def test_margins_include_the_intercept() -> None:
     np.testing.assert_allclose(result.model("many").known_margin.margins, margins, rtol=1e-6)
 
 
-@pytest.mark.slow
-def test_margins_of_many_classes_by_hand() -> None:
-    X, y = clusters(30, spread=0.15, seed=0)
-    trained = GLNClassifier(3, steps=300, learning_rate=0.3, random_state=0)
-    models: dict[str, BinaryClassifier] = {
-        "network": trained,
-        "svm": GLNSVC(3, fit_intercept=False, random_state=0),
-        "linear": GatedSVC(fit_intercept=False),
-        "shared": GLNClassifier(3, steps=300, learning_rate=0.3, shared=True, random_state=0),
-    }
-    for model in models.values():
-        model.fit(X, y)
-    result = compare(models, X, y, train=(X, y))
-    svm = result.model("svm")
-    assert result.svm_of(result.model("network")) is svm
-    assert result.svm_of(result.model("shared")) is None
-    margin = result.model("network").known_margin
-    assert margin.optimum == svm.known_margin.certificate.lower
-    f = trained.network_.decision(X)
-    margins = [row[k] - np.delete(row, k).max() for row, k in zip(f, y, strict=True)]
-    np.testing.assert_allclose(margin.margins, np.array(margins) / trained.network_.norm())
-
-
 def test_models_of_one_program_share_the_best_lower_bound() -> None:
     blobs = make_toy("blobs", 40, noise=0.1)
     tight = GatedSVC(tol=1e-10).fit(blobs.X, blobs.y)
@@ -199,23 +173,11 @@ def test_a_reduced_solution_is_judged_on_the_samples_it_kept() -> None:
     assert len(margin.margins) == len(y) - len(reduced.dropped_)
 
 
-def test_a_solution_has_its_own_certificate() -> None:
-    svm = fitted_models()["svm"]
-    assert compared().model("svm").known_margin.certificate is svm.solution_.certificate
-
-
 def test_without_training_samples_there_are_no_margins() -> None:
     result = compare(fitted_models(), TEST.X, TEST.y)
     assert result.n_train == 0
     assert all(model.margin is None for model in result.models)
     assert np.isnan(result.model("svm").train_error)
-
-
-def test_excess_of_a_norm() -> None:
-    assert excess(3.0, 2.0) == 0.5
-    assert excess(np.inf, 2.0) == np.inf
-    for unknown in (0.0, np.inf):
-        assert np.isnan(excess(3.0, unknown))
 
 
 SVM = MaxMarginSVC()
@@ -224,9 +186,7 @@ SVM = MaxMarginSVC()
 @pytest.mark.parametrize(
     ("models", "y", "train", "error", "word"),
     [
-        (SVM, [1], None, TypeError, "mapping"),
         ({"svm": 3}, [1], None, TypeError, "int"),
-        ({}, [1], None, ValueError, "model"),
         ({"svm": SVM}, [], None, ValueError, "sample"),
         ({"svm": SVM}, [1], ([[1.0]],), ValueError, "pair"),
     ],

@@ -22,7 +22,6 @@ from implicit_bias.comparison.verdict import (
     Verdict,
     conclude,
 )
-from implicit_bias.datasets import make_toy, split
 
 STANDING = Standing(
     network="net",
@@ -138,12 +137,6 @@ def test_errors_that_do_not_differ_significantly() -> None:
     assert only(ib.compare(models, X, y).conclusions()).verdict is Verdict.LOWEST_ERROR
 
 
-def test_the_gap_that_is_stated_is_the_largest_one_known() -> None:
-    gaps = [compared().model(name).known_margin.gap for name in ("svm", "l2")]
-    assert min(gaps) < max(gaps)
-    assert compared().ranking().gap == max(gaps)  # a network has no lower bound of its own
-
-
 def test_the_most_frequent_class_is_that_of_the_training_samples() -> None:
     X = np.arange(100.0)[:, None]
     y = np.repeat(["a", "b"], [60, 40])
@@ -182,21 +175,6 @@ def test_dead_units_are_those_of_norm_0_that_the_svm_uses() -> None:
     facts = replace(compared(), models=(changed, *others)).standing(changed)
     assert facts.dead == 1
     assert facts.verdict is Verdict.DEAD_UNITS
-
-
-@pytest.mark.slow
-def test_networks_without_an_svm_of_their_program() -> None:
-    data = split(make_toy("blobs", 60), 40)
-    train = (data.train.X, data.train.y)
-    models: dict[str, Any] = {
-        "svm": ib.GLNSVC(3, random_state=0),
-        "net": ib.GLNClassifier(3, random_state=1, steps=5),  # of other hyperplanes
-        "local": ib.GLNClassifier(3, random_state=0, steps=3, rule="local"),
-    }
-    for model in models.values():
-        model.fit(*train)
-    found = ib.compare(models, data.validation.X, data.validation.y, train=train)
-    assert [each.verdict for each in found.conclusions()] == [Verdict.NO_SVM, Verdict.LOCAL]
 
 
 def test_each_network_is_advised_how_to_train_it() -> None:

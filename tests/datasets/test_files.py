@@ -5,7 +5,6 @@ import hashlib
 import http.server
 import re
 import struct
-import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -102,28 +101,6 @@ def test_the_chosen_folder_comes_before_the_cache(
     (chosen / f"{IMAGES}.gz").write_bytes(b"")
     with pytest.raises(DataError, match=re.escape(str(chosen / f"{IMAGES}.gz"))):
         load_mnist()
-
-
-def test_an_installed_package_needs_pooch_only_for_what_is_not_there(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chosen = write_files(tmp_path / "chosen" / "mnist")
-    monkeypatch.setattr(files, "CHECKOUT", tmp_path / "installed" / "data")
-    monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(ImportError, match="pooch"):
-        load_mnist()
-    monkeypatch.setenv(DATA_VARIABLE, str(chosen.parent))
-    assert len(load_mnist()) == len(TINY_DIGITS)
-
-
-def test_missing_files_name_every_place_looked_at(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(DATA_VARIABLE, str(tmp_path / "chosen"))
-    with pytest.raises(DataError) as caught:
-        load_mnist()
-    for place in (tmp_path / "chosen" / "mnist", cache / "mnist"):
-        assert str(place) in str(caught.value)
 
 
 def test_damaged_files_are_named_and_never_used_or_replaced(mirror: Path, cache: Path) -> None:

@@ -40,10 +40,7 @@ def test_digits(options: dict[str, Any], names: tuple[str, ...], labels: dict[in
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"positive": (), "negative": (1,)}, "positive"),
         ({"positive": (1, 10), "negative": (2,)}, "0 to 9"),
-        ({"positive": (7,)}, "both"),
-        ({"classes": [3]}, "two classes"),
         ({"classes": [1, 2], "positive": [3]}, "apart"),
         ({"subset": "test"}, "split it"),
     ],

@@ -16,9 +16,7 @@ from implicit_bias import Diagnosis, diagnose, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis import Code
 from implicit_bias.networks import GLN
-from implicit_bias.norms.tensors import as_parameter_norm
 from implicit_bias.problem.gating import HyperplaneContexts
-from kkt_points import set_to_kkt_point
 
 NORMS = ("l2", "l1", "linf", "spectral")
 D, K = 5, 3
@@ -125,19 +123,6 @@ def test_limits_of_gradient_descent(name: str) -> None:
 def network(outputs: int) -> nn.Module:
     """Without a kink, where programs of gradients could stop short of a KKT point."""
     return modules.seeded(modules.layers(D, 4, outputs, between=modules.Square), 5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("norm", NORMS)
-def test_kkt_points_of_networks(norm: str) -> None:
-    """Whatever the geometry, its own KKT points are known by it alone."""
-    module = network(K)
-    labels = modules.own_labels(module, torch.tensor(X))
-    before = diagnose(module, X, labels, norm=norm)
-    set_to_kkt_point(module, X, labels, as_parameter_norm(norm))
-    after = only_in(norm, module, X, labels)
-    assert before.gap > ELSEWHERE
-    assert after.parameter_norm < before.parameter_norm
 
 
 def test_labels_of_one_class_are_named() -> None:

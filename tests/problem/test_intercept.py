@@ -78,7 +78,7 @@ def test_certify_balances_what_another_solver_found(noise: float, C: float) -> N
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(2, 40),

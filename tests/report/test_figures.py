@@ -14,13 +14,13 @@ from implicit_bias.base.counts import Count
 from implicit_bias.comparison import ModelResult
 from implicit_bias.datasets import Dataset
 from implicit_bias.report.figures.base import looks
-from implicit_bias.report.figures.errors import draw_errors, draw_excesses
+from implicit_bias.report.figures.errors import draw_errors
 from implicit_bias.report.figures.limit import draw_limit, write_limit
-from implicit_bias.report.figures.margins import margin_histogram, margin_plots
+from implicit_bias.report.figures.margins import margin_plots
 from implicit_bias.report.figures.plane import draw_regions, plane_plots
 from implicit_bias.report.figures.support import support_plots, support_vectors
 from implicit_bias.report.figures.training import training_plots
-from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION, Look, panel, style
+from implicit_bias.report.style import BLACK, BLUE, VERMILION, Look, panel, style
 from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
 from training.samples import X, Y, gln
 
@@ -53,25 +53,6 @@ def test_errors_are_drawn_with_their_intervals() -> None:
     assert [label.get_text() for label in ax.get_yticklabels()] == ["none", "one"]
     bottom, top = ax.get_ylim()
     assert bottom > 1 > 0 > top  # the first row is on top
-
-
-def test_an_overview_has_the_known_excesses() -> None:
-    _, ax = panel()
-    excess_of = {"near": 0.01, "far": 1.36}
-    draw_excesses(ax, excess_of, dict.fromkeys(excess_of, LOOK))
-    assert drawn(ax, BLUE) == [[[1.0, 0.0]], [[136.0, 1.0]]]
-
-
-def test_a_histogram_has_all_margins() -> None:
-    margins = np.array([-0.5, 0.1, 0.2, 0.2, 1.0])
-    edges = np.linspace(-0.5, 1.5, 5)
-    figure = margin_histogram(
-        margins, edges, title="net", label="q", colour=BLUE, top=4.2, largest=1.25
-    )
-    (ax,) = figure.axes
-    assert [patch.get_height() for patch in bars(ax)] == [1, 3, 0, 1]
-    assert [[0.0, 0.0], [0.0, 1.0]] in drawn(ax, GREY)
-    assert drawn(ax, BLACK) == [[[1.25, 0.0], [1.25, 1.0]]]
 
 
 def test_margins_of_one_program_have_common_axes() -> None:
@@ -173,9 +154,3 @@ def test_a_training_towards_the_limit_is_drawn(result: LimitResult, tmp_path: Pa
     assert (distance.get_xscale(), distance.get_yscale()) == ("log", "log")
     file = write_limit(tmp_path / "sub" / "net.png", result)
     assert file.read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_training_without_an_optimum_has_margins_alone(result: LimitResult) -> None:
-    history = [replace(point, excess=np.nan) for point in result.history]
-    (ax,) = draw_limit(replace(result, history=tuple(history))).axes
-    assert len(ax.get_lines()) == 1

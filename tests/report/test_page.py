@@ -1,7 +1,7 @@
 """The page: whole, true to the comparison, safe to open, and readable on a phone."""
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +15,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import implicit_bias as ib
 from browser import DARK, check_by_axe, needs_browser
-from comparison.samples import TEST, TRAIN, compared, fitted_models
-from implicit_bias.base.wording import percent
+from comparison.samples import TEST, TRAIN, fitted_models
 from implicit_bias.comparison.verdict import Verdict
 from implicit_bias.datasets import make_toy, split
 from implicit_bias.report.tables import tables
@@ -116,18 +115,6 @@ def test_a_page_is_safe_self_contained_and_described(
 
 
 @pytest.mark.slow
-def test_a_page_shows_what_is_known(classes: Report, bare: Report) -> None:
-    for model in classes.comparison.models:
-        assert f"{model.known_margin.norm:.4g}" in classes.page.text
-    for pair in classes.comparison.pairs:
-        assert percent(1 - pair.disagreement) in classes.page.text
-    for words in ("SVM-GLN: l2 over groups, hyperplane contexts, hard margin", "3 classes"):
-        assert words in classes.page.text
-    for words in ("do <it>", "logistic, neighbours on moons", "logistic: of <odds>"):
-        assert words in bare.page.text
-
-
-@pytest.mark.slow
 def test_sections_follow_the_data(digits: Report, classes: Report, bare: Report) -> None:
     last = ["details", "setting"]
     for report, expected in (
@@ -173,11 +160,6 @@ def test_a_report_on_inputs_that_a_pipeline_encodes(tmp_path: Path) -> None:
     written = ib.compare({"svm": model}, inputs, TRAIN.y, train=train).report(tmp_path)
     assert written.is_file()
     assert not [*(tmp_path / "figures").glob("regions-*.svg")]
-
-
-def test_a_title_is_text(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="text"):
-        compared().report(tmp_path, title=cast(Any, pd.NA))
 
 
 def test_a_report_replaces_no_file_of_another_origin(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from implicit_bias.report.tables import (
     tables,
     terms_of_verdicts,
 )
-from implicit_bias.report.words import programs_in_words
 
 
 def named(shown: list[Table], caption: str) -> Table:
@@ -76,23 +75,6 @@ def test_hard_margins_beside_soft_ones() -> None:
     assert notes_on_models(alone) == []
 
 
-def test_samples_without_a_class_are_noted() -> None:
-    answers = np.array([None, 1, None, 1], dtype=object)
-    models = {"shallow": Fixed(answers)}
-    result = ib.compare(models, np.zeros((4, 1)), np.ones(4))
-    models_table = tables(result, ["1"])[0]
-    assert "shallow 2 of 4" in models_table.notes[0]
-
-
-def test_the_C_of_many_samples_is_the_least() -> None:
-    moons = make_toy("moons", 40, noise=0.05, random_state=0)
-    train = (moons.X, moons.y)
-    each = ib.MaxMarginSVC(C=0.1).fit(*train, sample_weight=np.linspace(1, 2, 40))
-    one = ib.MaxMarginSVC(C=0.1).fit(*train)
-    shown = tables(ib.compare({"each": each, "one": one}, *train, train=train), ["-1", "1"])
-    assert column(named(shown, "More numbers of each model"), "C") == ["0.1", "0.1"]
-
-
 def test_agreement_is_shown_beside_that_of_independent_models() -> None:
     y = np.arange(60) % 3
     models = {
@@ -127,29 +109,6 @@ def test_a_term_is_defined_where_it_first_stands() -> None:
     assert {"norm", "excess", "max_margin"} <= {term.key for term in known}
 
 
-def test_programs_are_named() -> None:
-    blobs = make_toy("blobs", 30)
-    unfitted = {
-        "gated": ib.GLNSVC(4, random_state=0),
-        "hard": ib.MaxMarginSVC(),
-        "soft": ib.MaxMarginSVC("linf", C=0.01),
-    }
-    svms = {name: svm.fit(blobs.X, blobs.y) for name, svm in unfitted.items()}
-    assert programs_in_words(ib.compare(svms, blobs.X, blobs.y)) == {
-        "gated": "l2 over groups, hyperplane contexts, hard margin",
-        "hard": "l2, no gates, hard margin",
-        "soft": "linf, no gates, C = 0.01",
-    }
-
-
-def test_how_long_a_network_was_trained() -> None:
-    moons = make_toy("moons", 60, noise=0.3)
-    relu = ib.ReLUClassifier(6, random_state=0, steps=40, learning_rate=0.3).fit(moons.X, moons.y)
-    comparison = ib.compare({"relu": relu}, moons.X, moons.y, train=(moons.X, moons.y))
-    assert column(tables(comparison, ["-1", "+1"])[0], "status") == ["trained, 40 steps"]
-    assert comparison.model("relu").gates_moved
-
-
 def test_sentences_on_a_page_are_escaped_and_linked() -> None:
     values = {"network": "<b>{error}", "error": "3 %", "to_limit": "go --to-limit 'a %'"}
     message = Message("{network}: {error} & {to_limit}", values)
@@ -158,11 +117,3 @@ def test_sentences_on_a_page_are_escaped_and_linked() -> None:
         "<code>go <span>--to-limit</span> &#39;a %&#39;</code>"
     )
     assert str(message) == "<b>{error}: 3 % & go --to-limit 'a %'"
-
-
-@pytest.mark.parametrize(
-    ("share", "text"),
-    [(0.0332, "3.3 %"), (0.0, "0 %"), (1.563, "156 %"), (3e-7, "< 0.001 %"), (np.inf, "∞")],
-)
-def test_percent(share: float, text: str) -> None:
-    assert percent(share) == text.replace(" ", "\u00a0")

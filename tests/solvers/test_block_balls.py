@@ -13,7 +13,7 @@ from implicit_bias.norms.blocks import Block, OverBlocks
 from implicit_bias.solvers.base import Tolerances
 from implicit_bias.solvers.block_balls import BlockBalls, EntryBall, SingularBall
 
-SHAPES = [(3, 5), (5, 3), (1, 6)]
+SHAPES = [(3, 5), (5, 3)]
 
 
 def definite(order: int) -> Tensor:
@@ -103,15 +103,6 @@ def test_the_optimum_is_that_of_a_conic_solver(first_rows: int) -> None:
     assert found.status is Status.OPTIMAL
     assert found.certificate.lower == pytest.approx(1.0 / margin, rel=1e-6)
     assert found.certificate.upper == pytest.approx(1.0 / margin, rel=1e-6)
-
-
-def test_out_of_time_there_are_bounds_or_none() -> None:
-    J = np.random.default_rng(0).normal(size=(30, 10)) + 0.6
-    found = solve(
-        max_margin(J, np.ones(30), OverBlocks(BLOCKS, LInf())), BlockBalls(max_seconds=1e-9)
-    )
-    assert found.status is Status.TIME_LIMIT
-    assert 0 < found.certificate.lower <= found.certificate.upper
 
 
 def test_other_norms_are_refused() -> None:

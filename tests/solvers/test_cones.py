@@ -119,15 +119,6 @@ def test_norms_of_a_cone_are_those_of_the_problem(name: str) -> None:
     assert cone.dual_norm(W) == pytest.approx(problem.norm.dual(of_classes))
 
 
-def test_a_warm_point_may_have_a_group_of_0() -> None:
-    cone = cone_of("l1.5gates-gated", "rows")
-    V = cone.dual_vectors(torch.rand(cone.scaled.n_rows).double())
-    V = V * (0.7 / cone.dual_norm(V))
-    primal = drawn(*V.shape)
-    primal[:, cone.columns[0]] = 0.0
-    assert_inside(cone, cone.warm_point(V, primal, 1e-3), 1e-3)
-
-
 def test_a_damped_step_keeps_the_equations_of_the_spectral_cone() -> None:
     cone = cone_of("spectral", "rows")
     run: Any = InteriorPoint(system="rows").prepare(cases.separable("spectral"), None)

@@ -96,11 +96,3 @@ def test_inputs_that_vary_too_much_are_not_centred() -> None:
     inputs = MergedInputs(X)
     assert offsets_of(X, inputs, absorbed=True).tolist() == [2005.0, 0.0, 0.0, 0.0, 0.0]
     assert not offsets_of(X, inputs, absorbed=False).any()
-
-
-def test_magnitudes_are_no_smaller_than_margins(problem: MarginProblem) -> None:
-    """They are sums of absolute terms, in the problem's own coordinates."""
-    scaled = EquilibratedProblem(problem, torch.device("cpu"))
-    v = torch.tensor(np.random.default_rng(2).normal(size=scaled.B.shape[1]))
-    magnitudes = scaled.magnitudes(v)
-    assert (magnitudes >= (scaled.B @ v).abs() * (1.0 - 1e-9)).all()

@@ -35,13 +35,6 @@ def assert_optimal(problem: MarginProblem, gap: float = cases.GAP_LIMIT) -> Solu
     return found
 
 
-def test_silent_samples_cost_C_each() -> None:
-    X, y = cases.cloud(40, 4, shift=4.0)
-    X[:3] = 0.0
-    found = assert_optimal(cases.plain(X, y, 1e-3))
-    np.testing.assert_allclose(found.alpha[:3], 1e-3, rtol=1e-6)
-
-
 # --- intercepts ------------------------------------------------------------------------------
 
 
@@ -52,15 +45,6 @@ def test_an_intercept_absorbs_offsets(name: str, shift: float) -> None:
     still = run(problem)
     np.testing.assert_allclose(moved.coef[:, :-1], still.coef[:, :-1], rtol=1e-3, atol=1e-5)
     assert moved.history[-1].upper == pytest.approx(still.history[-1].upper, rel=1e-6)
-
-
-@pytest.mark.parametrize(("name", "gate"), [("linear-n-greater-d", 2.0), ("soft-linear", -3.0)])
-def test_an_intercept_absorbs_offsets_behind_a_constant_gate(name: str, gate: float) -> None:
-    problem = cases.separable(name)
-    still = replace(problem, gates=np.full((problem.n_samples, 1), gate), intercept=True)
-    moved = replace(still, X=still.X + 1e3)
-    optimum = assert_optimal(moved, 1e-6).certificate.upper
-    assert optimum == pytest.approx(assert_optimal(still, 1e-6).certificate.upper, rel=1e-5)
 
 
 # --- ill-conditioned data --------------------------------------------------------------------
@@ -80,7 +64,7 @@ def test_raw_breast_cancer(constant: bool) -> None:
         assert certificate.upper >= 24706.2407
 
 
-@pytest.mark.parametrize("offset", [1e4, 1e6, 1e8])
+@pytest.mark.parametrize("offset", [1e4, 1e8])
 def test_offsets(offset: float) -> None:
     """Primal right to 1e-9, up to the rounding of the data's products: margins of 1 from 1e8."""
     rng = np.random.default_rng(0)
@@ -102,14 +86,13 @@ def test_inseparable_data_with_a_large_C() -> None:
     assert_optimal(cases.plain(X, y, 1e8 / problem.scale), 1e-6)
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("what", "decades"),
     [("samples", 12), ("features", 6), ("groups", 6)],
     ids=["samples", "features", "groups"],
 )
-def test_wide_ranges(what: str, decades: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
+def test_wide_ranges(what: str, decades: int) -> None:
+    rng = np.random.default_rng(0)
     problem = cases.build(cases.cloud(), cases.gln())
     X = problem.X
     gates = cases.dense(problem.gates)
@@ -127,13 +110,6 @@ def test_wide_ranges(what: str, decades: int, seed: int) -> None:
         assert certify(scaled, coef=found.coef, alpha=found.alpha).gap <= 1e-6
 
 
-def test_duplicated_and_collinear_features_change_nothing() -> None:
-    X, y = cases.cloud(60, 4, shift=3.0)
-    once = assert_optimal(cases.plain(X, y)).certificate.upper
-    wide = np.column_stack([X, X]) / np.sqrt(2.0)
-    assert assert_optimal(cases.plain(wide, y)).certificate.upper == pytest.approx(once, rel=1e-7)
-
-
 # --- limits ----------------------------------------------------------------------------------
 
 
@@ -148,10 +124,10 @@ def blobs(n: int, d: int, *, flipped: float = 0.0) -> tuple[Array, Array]:
     return X, np.sign(f) * np.where(rng.random(len(f)) < flipped, -1.0, 1.0)
 
 
+@pytest.mark.fast("hard-5e3")
 @pytest.mark.parametrize(
-    "n", [5_000, pytest.param(1_000_000, marks=pytest.mark.slow)], ids=["5e3", "1e6"]
+    ("C", "n"), [(np.inf, 5_000), (1.0, 300_000)], ids=["hard-5e3", "soft-3e5"]
 )
-@pytest.mark.parametrize("C", [np.inf, 1.0], ids=["hard", "soft"])
 def test_many_samples(C: float, n: int) -> None:
     X, y = blobs(n, 20, flipped=0.0 if np.isinf(C) else 0.05)
     assert_optimal(cases.plain(X, y, C), 1e-6)

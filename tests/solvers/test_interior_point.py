@@ -1,7 +1,6 @@
 """The interior point: stages, float32, idle rows and starts change nothing but the time."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,10 +8,8 @@ import torch
 
 import cases
 from implicit_bias import MarginProblem, Solution, Status, max_margin, solve, solvers
-from implicit_bias.solvers.interior_point import with_idle_rows
 from implicit_bias.solvers.newton import FeatureNewton
 from implicit_bias.solvers.scaled_rows import ScaledRows
-from implicit_bias.solvers.scaling import Layout, ScaledProblem
 
 
 def assert_optimal(found: Solution, tol: float = cases.GAP_LIMIT) -> None:
@@ -63,7 +60,7 @@ def test_idle_samples_change_nothing(
 
 @pytest.mark.parametrize(
     ("name", "coarse"),
-    [("gln", 1e-6), ("sparse-gates", 0.9), ("small-margin", 0.9), ("soft-large-c", 1e-6)],
+    [("gln", 1e-6), ("sparse-gates", 0.9), ("soft-large-c", 1e-6)],
 )
 def test_the_float32_phase_changes_nothing(name: str, coarse: float) -> None:
     """Wherever it ends: at the first iterates (0.9), or beyond what float32 can do (1e-6)."""
@@ -100,28 +97,6 @@ def test_products_with_too_few_digits_are_summed_anew(monkeypatch: pytest.Monkey
     assert wrong.stats.iterations == pytest.approx(fine.stats.iterations, abs=1)
 
 
-def test_idle_rows_have_the_products_of_the_others() -> None:
-    """Where their margins leave no more: s alpha >= mu, and xi w = mu."""
-    problem = cases.build(cases.cloud(40, 5), cases.units(5), C=0.3)
-    run: Any = solvers.InteriorPoint(system="rows").prepare(problem, None)
-    scaled = ScaledProblem(run.layout, torch.device("cpu"))
-    point = run.interior_start(run.cone_type(scaled))
-    free = torch.arange(0, scaled.n_rows, 2)
-    few = replace(
-        point, alpha=point.alpha[free], s=point.s[free], w=point.w[free], xi=point.xi[free]
-    )
-    mu = few.complementarity()
-    excess = torch.linspace(-1.0, 2.0, scaled.n_rows, dtype=torch.float64)
-    whole = with_idle_rows(few, scaled, point.alpha, excess, free)
-    idle = torch.ones(scaled.n_rows, dtype=torch.bool).index_fill(0, free, False)
-    torch.testing.assert_close(whole.w, scaled.C - whole.alpha)
-    torch.testing.assert_close((whole.xi * whole.w)[idle], torch.full((20,), mu).double())
-    expected = torch.maximum(excess * point.alpha, torch.tensor(mu))
-    torch.testing.assert_close((whole.s * whole.alpha)[idle], expected[idle])
-    for name in ("s", "w", "xi"):
-        torch.testing.assert_close(getattr(whole, name)[free], getattr(few, name))
-
-
 def test_soft_margins_go_on_in_float64() -> None:
     """Slacks as float32 rounds them are not what alpha leaves of C: the steps had stalled."""
     rng = np.random.default_rng(5)
@@ -142,20 +117,3 @@ def test_with_a_separator_at_hand_no_stall_is_a_sign_of_inseparability() -> None
     found = method.run(problem)
     assert found.status is Status.NUMERICAL_TROUBLE
     assert solve(problem, method).certificate.gap < cases.GAP_LIMIT
-
-
-def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was found in float32 is kept."""
-
-    def press(layout: Layout, device: torch.device, dtype: torch.dtype) -> ScaledProblem:
-        if dtype is torch.float64:
-            raise KeyboardInterrupt
-        return ScaledProblem(layout, device, dtype)
-
-    monkeypatch.setattr(solvers.interior_point, "ScaledProblem", press)
-    problem = cases.separable("gln-circles")
-    lines = list[solvers.BoundsAt]()
-    found = solve(problem, **cases.asked("rows"), on_progress=lines.append)
-    assert found.status is Status.INTERRUPTED
-    assert found.certificate.gap < 0.1
-    assert found.certificate.lower >= lines[-1].lower * (1 - 1e-6)

@@ -9,11 +9,9 @@ import pytest
 
 import cases
 from implicit_bias import MarginProblem, Solution, Status, max_margin, solve, solvers
-from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.sweep import compute
 from implicit_bias.solvers.newton import Newton
 from implicit_bias.solvers.working_set import WorkingSet
-from oracles import check_gordan, check_overlap
+from oracles import check_inseparable, check_overlap
 
 
 def assert_optimal(found: Solution, tol: float = cases.GAP_LIMIT) -> None:
@@ -22,15 +20,6 @@ def assert_optimal(found: Solution, tol: float = cases.GAP_LIMIT) -> None:
 
 
 # --- shapes ----------------------------------------------------------------------------------
-
-
-def one_wide_group() -> MarginProblem:
-    """Hold 150 gates in one group, most of them off."""
-    X, y = cases.cloud(60, 5)
-    rng = np.random.default_rng(1)
-    gates = rng.normal(size=(60, 150)) * (rng.random((60, 150)) < 0.05)
-    gates[:, 0] = 1.0
-    return MarginProblem(X, y, gates, np.zeros(150, dtype=int))
 
 
 def one_hot_group() -> MarginProblem:
@@ -42,30 +31,13 @@ def one_hot_group() -> MarginProblem:
     return MarginProblem(X, y, gates, np.repeat([0, 1], [1000, 1]))
 
 
-def constant_columns() -> MarginProblem:
-    """Add columns of 0, of a constant, and one that is constant but for one sample."""
-    X, y = cases.cloud()
-    nearly = np.zeros(30)
-    nearly[4] = 1.0
-    return cases.build((np.column_stack([X, 0 * y, 5 + 0 * y, nearly]), y), cases.gln())
-
-
-def duplicated_rows() -> MarginProblem:
-    """Repeat each of 20 samples 50 times: 1,000 rows."""
-    X, y = cases.cloud(20, 8)
-    return cases.build((np.tile(X, (50, 1)), np.tile(y, 50)), cases.gln())
-
-
 SHAPES: dict[str, tuple[Callable[[], MarginProblem], str]] = {
-    "one-group-of-width-150": (one_wide_group, "features"),
     "one-hot-group-of-width-1000": (one_hot_group, "rows"),
     "200-groups": (lambda: cases.build(cases.cloud(50, 6), cases.gln(200)), "working-set"),
     "more-groups-than-samples": (
         lambda: cases.free(cases.cloud(12, 3), list(range(300))),
         "rows",
     ),
-    "constant-columns": (constant_columns, "features"),
-    "1000-duplicated-rows": (duplicated_rows, "working-set"),
 }
 
 
@@ -87,10 +59,7 @@ def test_one_sample_by_hand() -> None:
     ("solver", "factor", "C", "tol"),
     [
         ("rows", 1e-6, np.inf, cases.GAP_LIMIT),
-        ("working-set", 1e-6, 0.3, cases.GAP_LIMIT),
         # beyond the range of float32
-        ("rows", 1e-39, 0.3, 1e-6),
-        ("rows", 1e39, np.inf, 1e-6),
         ("features", 1e-39, np.inf, 1e-6),
         ("working-set", 1e39, 0.3, 1e-6),
         ("feature-space", 1e-39, np.inf, 1e-6),
@@ -149,7 +118,7 @@ def flipped(problem: MarginProblem) -> MarginProblem:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("solver", "n", "d", "units"),
-    [*((method, 600, 80, 10) for method in cases.NATIVE), ("auto", 20_000, 30, 5)],
+    [("rows", 600, 80, 10), ("auto", 20_000, 30, 5)],
 )
 def test_conflicts_are_proven(solver: str, n: int, d: int, units: int) -> None:
     problem = cases.build(cases.cloud(n, d, shift=1.0 if n < 1000 else 5.0), cases.gln(units))
@@ -157,11 +126,11 @@ def test_conflicts_are_proven(solver: str, n: int, d: int, units: int) -> None:
     plain = solve(problem, **by)
     assert_optimal(plain, 1e-4)
     twin_found = solve(flipped(problem), **by)
-    check_gordan(flipped(problem), twin_found)
+    check_inseparable(flipped(problem), twin_found)
     assert twin_found.stats.conflict is not None
     assert twin_found.stats.conflict.samples.tolist() == [0, problem.n_samples]
     found = solve(cases.twin_of(problem), **by)
-    check_gordan(cases.twin_of(problem), found)
+    check_inseparable(cases.twin_of(problem), found)
     assert found.stats.conflict is None
     assert found.stats.iterations <= 3 * plain.stats.iterations + 10
 
@@ -170,7 +139,7 @@ def test_conflicts_are_proven(solver: str, n: int, d: int, units: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("solver", "step"), [("rows", 1), ("features", 3), ("working-set", 1), ("feature-space", 3)]
+    ("solver", "step"), [("rows", 1), ("working-set", 1), ("feature-space", 3)]
 )
 def test_ctrl_c_while_reporting(solver: str, step: int) -> None:
     lines: list[solvers.BoundsAt] = []
@@ -183,8 +152,7 @@ def test_ctrl_c_while_reporting(solver: str, step: int) -> None:
     assert check_interrupted(solver, press, lines).stats.iterations == step
 
 
-@pytest.mark.parametrize("solver", ["features", "working-set"])
-def test_ctrl_c_within_a_step(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_within_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[int] = []
     direction = Newton.direction
 
@@ -196,7 +164,7 @@ def test_ctrl_c_within_a_step(solver: str, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(Newton, "direction", press)
     lines: list[solvers.BoundsAt] = []
-    check_interrupted(solver, lines.append, lines)
+    check_interrupted("features", lines.append, lines)
 
 
 def check_interrupted(
@@ -236,19 +204,6 @@ def test_no_samples_are_dropped_after_an_interrupted_relaxation(
     assert "Ctrl-C" in relaxed.message
 
 
-def test_an_interrupted_cell_has_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its bounds would be taken for results; without an outcome the cell is computed again."""
-
-    def press(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    setting = RunConfig(train_size=40, models=("svm-linear",), solver="interior-point")
-    assert compute(setting)["results"][0]["status"] == "optimal"
-    monkeypatch.setattr(Newton, "direction", press)
-    with pytest.raises(KeyboardInterrupt):
-        compute(setting)
-
-
 # --- a working set ---------------------------------------------------------------------------
 
 
@@ -263,11 +218,11 @@ def test_a_working_set_on_which_no_solve_succeeds_ends() -> None:
 
 def test_all_rows_join_where_a_few_rounds_would_cost_as_much() -> None:
     """Of noisy samples with a soft margin most support the solution: no set of few will do."""
-    X, y = cases.noisy_table(800, 20, flipped=0.3)
+    X, y = cases.noisy_table(400, 10, flipped=0.3)
     problem = max_margin(X, y, C=1.0)
 
     def solved(few_rounds: float) -> Solution:
-        return solve(problem, WorkingSet(first_size=100, few_rounds=few_rounds))
+        return solve(problem, WorkingSet(first_size=50, few_rounds=few_rounds))
 
     at_once, by_rounds = solved(2.0), solved(0.0)
     assert_optimal(at_once, 1e-6)

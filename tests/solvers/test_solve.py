@@ -1,16 +1,12 @@
 """Solvers as names and as objects, the automatic choice, and what the driver does for all."""
 
-import math
-from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from cases import Stub, cloud, plain, separable
 from implicit_bias import MarginProblem, Status, attention_margin, max_margin, solve
-from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.norms import (
     L2,
     GroupL2,
@@ -18,41 +14,15 @@ from implicit_bias.norms import (
     MaxOverGroups,
     Norm,
     Schatten,
-    Spectral,
-    SumOverGroups,
 )
 from implicit_bias.solvers import Solver, Tolerances, choice, choose_solver
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.choice import FALL_BACK, choose
-from implicit_bias.solvers.cones import FeatureGroupCone
-from implicit_bias.solvers.costs import Sizes, estimates, kind_of
-from implicit_bias.solvers.cvxpy_solver import CvxpySolver
+from implicit_bias.solvers.costs import estimates
 from implicit_bias.solvers.interior_point import InteriorPoint
-from implicit_bias.solvers.one_group import OneGroup
-from implicit_bias.solvers.scaling import Layout, ScaledProblem
-from implicit_bias.solvers.working_set import WorkingSet
-from oracles import check_judged, check_overlap
 
 PROBLEM = separable("gln")
 TIGHT = Tolerances(gap=1e-9)
-
-
-@pytest.mark.parametrize(
-    "solver",
-    [
-        WorkingSet(tolerances=TIGHT),
-        OneGroup(tolerances=TIGHT, fallback=InteriorPoint(tolerances=TIGHT)),
-        CvxpySolver(backend="clarabel", tolerances=TIGHT),
-    ],
-    ids=lambda solver: solver.name,
-)
-def test_an_object_solves_as_its_name_does(solver: Solver) -> None:
-    by_object, by_name = solve(PROBLEM, solver), solve(PROBLEM, solver.name, 1e-9)
-    assert by_object.stats.solver == by_name.stats.solver == solver.name
-    assert by_object.problem is PROBLEM
-    check_overlap(by_object.certificate, by_name.certificate)
-    check_judged(PROBLEM, by_object, 1e-9)
-    assert by_object.status is Status.OPTIMAL or solver.name == "clarabel"
 
 
 def drawn(n: int, d: int, k: int = 2, norm: str | Norm = "l2", **options: Any) -> MarginProblem:
@@ -60,22 +30,6 @@ def drawn(n: int, d: int, k: int = 2, norm: str | Norm = "l2", **options: Any) -
     labels = np.arange(n) % k
     return max_margin(
         rng.normal(size=(n, d)), 2.0 * labels - 1.0 if k == 2 else labels, norm, **options
-    )
-
-
-def of_large_cones() -> MarginProblem:
-    ones, norm = np.ones((5, 4)), SumOverGroups(Spectral(), np.arange(4))
-    labels: Any = np.arange(5)
-    return MarginProblem(ones, labels, ones, np.arange(4), norm=norm, classes=150)
-
-
-def of_gates_and_inputs(axis: Literal[-1, -2]) -> MarginProblem:
-    """Pose the largest spectral norm of any of 2 gates, or of any of 50 inputs, of 3 classes."""
-    n_groups = 2 if axis == -2 else 50
-    norm = MaxOverGroups(Spectral(), np.arange(n_groups), axis)
-    labels: Any = np.arange(3)
-    return MarginProblem(
-        np.ones((3, 50)), labels, np.ones((3, 2)), np.arange(2), norm=norm, classes=3
     )
 
 
@@ -100,12 +54,8 @@ def of_scores(width: int) -> MarginProblem:
         (drawn(20, 3, norm="linf"), "highs", None),
         (separable("l1"), "highs", None),
         (separable("layers-gated"), "clarabel", None),
-        # Cones of order 154, of which Clarabel needs 20 GiB.
-        (of_large_cones(), "scs", None),
-        # Two cones of order 3 + 50, or 50 of order 3 + 2.
-        (of_gates_and_inputs(-2), "scs", None),
-        (of_gates_and_inputs(-1), "clarabel", None),
-        # Of W in attention, 40 queries by 40 inputs: of order 80.
+        # Of W in attention, 40 queries by 40 inputs: a cone of order 80, of which Clarabel needs
+        # much memory.
         (of_scores(40), "scs", None),
         (of_scores(10), "clarabel", None),
     ],
@@ -129,7 +79,7 @@ def labelled(n: int, k: int, C: float = np.inf) -> MarginProblem:
 
 def test_of_many_samples_and_few_features_few_are_worked_on() -> None:
     """From 50 samples and 100 rows for each row of a working set on, despite the estimates."""
-    for k, features, factor in ((2, 2, 100), (3, 4, 50), (5, 8, 50)):
+    for k, features, factor in ((2, 2, 100), (3, 4, 50)):
         rows = int(500 + 1.5 * features)
         few = labelled(factor * rows - 50, k)
         many = labelled(factor * rows, k)
@@ -161,23 +111,6 @@ def test_a_hard_margin_of_an_ill_conditioned_table_goes_to_the_embedding() -> No
     assert choose_solver(max_margin(X[:, :4] + 1e6, y, intercept=True)) != "feature-space"
 
 
-@pytest.mark.parametrize("name", ["sparse-gates", "dead-group", "l2"])
-def test_sizes_are_those_of_the_systems(name: str) -> None:
-    """Features are counted as an interior point writes them."""
-    problem = separable(name)
-    cone = FeatureGroupCone(ScaledProblem(Layout.of_groups(problem), torch.device("cpu")))
-    sizes = Sizes.of(problem)
-    assert sizes.order == math.prod(cone.shape)
-    assert (sizes.gates, sizes.rows) == (cone.n_gates, len(problem.constraints))
-    assert sizes.pairs == math.comb(sizes.rivals + 1, 2)
-
-
-def test_sizes_under_a_norm_that_no_native_method_takes() -> None:
-    problem = drawn(2000, 8, norm=MaxOverGroups(L2(), np.arange(8) // 4, axis=-1))
-    assert kind_of(problem) == "other"
-    assert (Sizes.of(problem).order, Sizes.of(problem).rows) == (8, 2000)
-
-
 def test_groups_of_one_feature_each_are_solved_as_l1() -> None:
     X, y = cloud(20, 12, shift=1.0)
     grouped = max_margin(X, y, GroupL2(np.arange(12)))
@@ -189,14 +122,6 @@ def test_groups_of_one_feature_each_are_solved_as_l1() -> None:
     assert found.certificate.upper == pytest.approx(other.certificate.upper, rel=1e-6)
     classes = max_margin(X, np.arange(20) % 3, GroupL2(np.arange(12)))  # of three entries each
     assert choose_solver(classes) != "highs"
-
-
-def test_a_start_is_used() -> None:
-    start = solve(PROBLEM)
-    assert start.stats.solver == "interior-point"
-    found = solve(PROBLEM, start=start)
-    assert found.stats.solver == choose_solver(PROBLEM)
-    assert found.stats.iterations < start.stats.iterations
 
 
 def test_where_one_solver_fails_another_is_tried_and_named() -> None:
@@ -229,14 +154,6 @@ def test_one_other_method_follows_by_size(monkeypatch: pytest.MonkeyPatch) -> No
     assert FALL_BACK.built_in(wide, "one-group") == "working-set"
     for norm in ("layers-gated", "maxima"):  # which no built-in method takes
         assert FALL_BACK.built_in(separable(norm), "clarabel") is None
-
-
-def test_an_external_solver_follows_where_there_is_time_for_it() -> None:
-    """No limit ends the writing of its program."""
-    assert FALL_BACK.external(PROBLEM, NEVER) == "clarabel"
-    entries = len(PROBLEM.constraints) * PROBLEM.X.shape[1]
-    assert FALL_BACK.external(PROBLEM, Deadline.after(1e-6 * entries)) is None
-    assert replace(FALL_BACK, most_entries=entries).external(PROBLEM, NEVER) is None
 
 
 @pytest.mark.parametrize(
@@ -310,13 +227,6 @@ def test_a_class_without_samples_is_refused() -> None:
         solve(some)
 
 
-def test_a_start_of_other_classes_is_refused() -> None:
-    X, y = cloud(12, 3, shift=3.0)
-    start = solve(max_margin(X, np.arange(12) % 3))
-    with pytest.raises(ValueError, match="classes"):
-        solve(max_margin(X, y), start=start)
-
-
 @pytest.mark.parametrize(
     ("solver", "word"), [("auto", "no solver takes it"), ("working-set", "sums of Euclidean norms")]
 )
@@ -326,18 +236,10 @@ def test_norms_that_no_solver_takes_are_refused(solver: str, word: str) -> None:
         solve(max_margin(X, np.arange(12) % 3, Schatten(1.5)), solver)
 
 
-@pytest.mark.parametrize(
-    ("norm", "size"),
-    [
-        (SumOverGroups(Spectral(), np.array([0, 1, 1]), axis=-1), 1e-160),
-        (MaxOverGroups(L2(), np.array([0, 1, 1]), axis=-1), 1e-9),
-    ],
-    ids=["sum-of-spectral", "largest-l2"],
-)
-def test_a_separator_in_doubt_under_a_norm_that_no_native_method_takes(
-    norm: Norm, size: float
-) -> None:
+def test_a_separator_in_doubt_under_a_norm_that_no_native_method_takes() -> None:
     """Beside a constant input the others are so small that a solver takes them for 0."""
+    norm = MaxOverGroups(L2(), np.array([0, 1, 1]), axis=-1)
+    size = 1e-9
 
     def of_size(size: float) -> MarginProblem:
         inputs = np.array([[1.0, 1.0, 2.0], [1.0, 1.0, -1.0], [1.0, -1.0, -2.0], [1.0, -1.0, 1.0]])
@@ -349,7 +251,7 @@ def test_a_separator_in_doubt_under_a_norm_that_no_native_method_takes(
     found = solve(of_size(size)).certificate
     assert 0.0 < size * found.lower <= known.certificate.upper
     assert size * found.upper >= known.certificate.lower
-    assert np.isfinite(found.upper) or size == 1e-160
+    assert np.isfinite(found.upper)
     # The last sample is the mean of the first two.
     twin = np.array([[1.0, 1.0, 2.0], [1.0, -1.0, -2.0], [1.0, 0.0, 0.0]])
     inseparable = max_margin(twin * [1.0, size, size], [0, 0, 1], norm, classes=2)
@@ -376,19 +278,6 @@ def test_wrong_arguments_are_refused(
 ) -> None:
     with pytest.raises(error, match=word):
         solve(**{"problem": PROBLEM, **options})
-
-
-def test_a_soft_margin_of_a_tiny_weight() -> None:
-    X = np.random.default_rng(1).normal(size=(10, 3))
-    assert solve(max_margin(X, np.sign(X @ [1.0, 2.0, 3.0]), C=1e-90)).status is Status.OPTIMAL
-
-
-def test_a_soft_margin_of_a_huge_weight() -> None:
-    """The norm is 55 digits below the sum of the hinge losses."""
-    X = np.random.default_rng(1).normal(size=(10, 3))
-    solution = solve(max_margin(X, np.tile([1.0, -1.0], 5), C=1e55))
-    assert solution.status is Status.NUMERICAL_TROUBLE
-    assert 0.0 < solution.certificate.lower <= solution.certificate.upper
 
 
 def test_labels_of_one_class_are_named() -> None:

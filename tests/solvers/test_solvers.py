@@ -31,8 +31,7 @@ def optimum(problem: MarginProblem) -> float:
 # --- the case table --------------------------------------------------------------------------
 
 
-@pytest.mark.fast(*cases.HANDFUL, "dead-group", "one-class", "soft-large-c")
-@pytest.mark.parametrize("name", cases.SEPARABLE)
+@pytest.mark.parametrize("name", [*cases.HANDFUL, "dead-group", "one-class", "soft-large-c"])
 def test_kkt_conditions(name: str) -> None:
     """Stationarity zeta_g = d_g V_g, and both kinds of complementary slackness."""
     problem, found = cases.separable(name), cases.best(name)
@@ -90,26 +89,26 @@ def scaled(factor: float) -> Change:
 
 # What changes a problem, what it multiplies the optimum with, and of which problems.
 EQUIVALENT: list[tuple[str, Change, float, list[str]]] = [
-    ("more groups", of_more_groups, 1.0, ["gln", "svm-l2"]),
-    ("permuted groups", of_permuted_groups, 1.0, ["gated-relu", "sparse-gates"]),
-    ("permuted columns", of_permuted_columns, 1.0, ["dense-gates", "svm-l2"]),
+    ("more groups", of_more_groups, 1.0, ["svm-l2"]),
+    ("permuted groups", of_permuted_groups, 1.0, ["gated-relu"]),
+    ("permuted columns", of_permuted_columns, 1.0, ["dense-gates"]),
     (
         "repeated samples",
         lambda problem: problem.subset(np.r_[: problem.n_samples, 0, 0, 3, 5]),
         1.0,
-        ["gln", "linear", "nuclear"],
+        ["gln", "nuclear"],
     ),
-    ("scaled by 0.001", scaled(1e-3), 1e3, ["svm-l2", "l2", "pergate"]),
-    ("scaled by 40", scaled(40.0), 1 / 40, ["gated-relu", "nuclear"]),
-    ("other signs", lambda problem: replace(problem, y=-problem.y), 1.0, ["gln", "sparse-gates"]),
+    ("scaled by 0.001", scaled(1e-3), 1e3, ["svm-l2"]),
+    ("scaled by 40", scaled(40.0), 1 / 40, ["nuclear"]),
+    ("other signs", lambda problem: replace(problem, y=-problem.y), 1.0, ["sparse-gates"]),
     (
         "other classes",
         lambda problem: replace(problem, y=(problem.y + 1) % 3),
         1.0,
-        ["l2", "nuclear"],
+        ["l2"],
     ),
-    ("gates stored otherwise", of_gates_stored_otherwise, 1.0, ["sparse-gates", "dense-gates"]),
-    ("large C", lambda problem: replace(problem, C=1e6), 1.0, ["gln", "linear", "nuclear"]),
+    ("gates stored otherwise", of_gates_stored_otherwise, 1.0, ["sparse-gates"]),
+    ("large C", lambda problem: replace(problem, C=1e6), 1.0, ["gln", "nuclear"]),
     ("doubled gates", lambda problem: replace(problem, gates=2 * problem.gates), 0.5, ["svm-l2"]),
 ]
 
@@ -126,13 +125,7 @@ def test_equivalent_problems_have_one_optimum(change: Change, factor: float, nam
     """Up to a factor, and the same predictions."""
     problem, first = cases.separable(name), cases.best(name)
     other = change(problem)
-    tol = cases.SOLVE_TOL
-    if name == "pergate":  # margins that the objective hardly tells apart
-        tol = 1e-12
-        first = solved(problem, tol=tol)
-    elif name == "nuclear":
-        tol = 1e-9
-    second = solved(other, tol=tol)
+    second = solved(other, tol=1e-9 if name == "nuclear" else cases.SOLVE_TOL)
     assert first.status is second.status is Status.OPTIMAL
     assert second.certificate.upper == pytest.approx(
         factor * first.certificate.upper, rel=cases.OBJECTIVE_RTOL
@@ -147,9 +140,11 @@ def test_equivalent_problems_have_one_optimum(change: Change, factor: float, nam
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", cases.HANDFUL)
-@pytest.mark.parametrize("solver", cases.NATIVE)
-def test_unreachable_tolerance_ends(name: str, solver: str) -> None:
+@pytest.mark.parametrize(
+    ("solver", "name"),
+    [("rows", "gln"), ("features", "svm-l2"), ("working-set", "soft-not-separable")],
+)
+def test_unreachable_tolerance_ends(solver: str, name: str) -> None:
     found = solved(cases.separable(name), solver, tol=1e-15)
     best = cases.best(name).certificate
     assert found.certificate.gap <= cases.GAP_LIMIT
@@ -195,7 +190,7 @@ def test_errors_reach_other_processes_whole() -> None:
     np.testing.assert_array_equal(again.solution.alpha, caught.value.solution.alpha)
 
 
-@pytest.mark.parametrize("name", ["gln", "pergate", "l2-soft-intercept"])
+@pytest.mark.parametrize("name", ["pergate", "l2-soft-intercept"])
 def test_a_start_saves_steps_in_the_features(name: str) -> None:
     problem = cases.separable(name)
     cold = solve(problem, **cases.asked("features", 1e-4))

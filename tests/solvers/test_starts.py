@@ -11,8 +11,7 @@ from implicit_bias.solvers.base import Start
 from oracles import check_signs
 
 
-@pytest.mark.fast("sparse-gates", "svm-l2", "soft-not-separable")
-@pytest.mark.parametrize("name", cases.HANDFUL)
+@pytest.mark.parametrize("name", ["sparse-gates", "svm-l2", "soft-not-separable"])
 def test_from_the_solution_with_other_inputs(name: str) -> None:
     """With noise on the inputs, each of its own size."""
     problem = cases.separable(name)
@@ -28,7 +27,9 @@ def test_growing_data_start_from_the_smaller_solution(solver: str) -> None:
     problem = cases.separable("linear-n-greater-d+intercept")
     first = solve(problem.subset(np.arange(50)))
     found = solve(problem, solver, cases.SOLVE_TOL, start=first)
-    assert found.certificate.upper == pytest.approx(0.5149529253, rel=cases.OBJECTIVE_RTOL)
+    assert found.certificate.upper == pytest.approx(
+        cases.best("linear-n-greater-d+intercept").certificate.upper, rel=cases.OBJECTIVE_RTOL
+    )
     check_signs(problem, found.alpha)
 
 
@@ -42,10 +43,16 @@ def start_of(problem: MarginProblem, alpha: float, scale: float) -> Start:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", ["interior-point", "working-set"])
-@pytest.mark.parametrize(("alpha", "scale"), [(0, 0), (0, 1), (1, 0), (1e9, 1e-9), (1, 1e300)])
-@pytest.mark.parametrize("name", ["sparse-gates", "soft-not-separable"])
-def test_a_senseless_start_does_no_harm(name: str, alpha: float, scale: float, solver: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "solver", "alpha", "scale"),
+    [
+        ("sparse-gates", "interior-point", 0, 0),
+        ("soft-not-separable", "working-set", 0, 1),
+        ("soft-not-separable", "interior-point", 1e9, 1e-9),
+        ("sparse-gates", "working-set", 1, 1e300),
+    ],
+)
+def test_a_senseless_start_does_no_harm(name: str, solver: str, alpha: float, scale: float) -> None:
     problem = cases.separable(name)
     found = solve(problem, solver, tol=cases.GAP_LIMIT, start=start_of(problem, alpha, scale))
     assert found.status is Status.OPTIMAL
@@ -59,7 +66,6 @@ def test_a_start_whose_bounds_are_far_apart_is_not_used() -> None:
     np.testing.assert_array_equal(found.coef, cold.coef)
 
 
-@pytest.mark.parametrize("name", ["sparse-gates", "svm-l2"])
-def test_data_that_are_not_separable_are_proven_so(name: str) -> None:
-    found = solve(cases.twin(name), start=cases.best(name))
+def test_data_that_are_not_separable_are_proven_so() -> None:
+    found = solve(cases.twin("svm-l2"), start=cases.best("svm-l2"))
     assert found.status is Status.NOT_SEPARABLE

@@ -13,7 +13,7 @@ from hard_problems import draw, graded
 from implicit_bias import Status
 
 # Problems of the general family, and a fifth as many of each other one.
-PROBLEMS = int(os.environ.get("STRESS_PROBLEMS", "100"))
+PROBLEMS = int(os.environ.get("STRESS_PROBLEMS", "60"))
 # The share of missed optima that is few: more digits than float64 has need scaled data, above all
 # where gates are combined by matrices of 1e-30 to 1e30.
 FEW, FEW_COMBINED = 0.1, 0.25

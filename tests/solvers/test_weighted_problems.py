@@ -1,31 +1,15 @@
 """One C a sample: what such a problem equals."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import cases
-from implicit_bias import Status, solve
-from implicit_bias.base.validation import Array
-from implicit_bias.problem.gating import Gating
-from oracles import check_judged, check_overlap
+from implicit_bias import solve
 
 TWO = cases.separable("l2-binary-weights-intercept")
 N = TWO.n_samples
-
-
-@pytest.mark.parametrize(
-    ("solver", "gating"),
-    [("auto", cases.gln(3)), ("working-set", cases.units(3)), ("ecos", cases.gln(3))],
-)
-def test_gated_programs_take_weights(solver: str, gating: Callable[[Array], Gating]) -> None:
-    problem = replace(cases.build((TWO.X, TWO.y), gating), C=TWO.C)
-    found = solve(problem, **cases.asked(solver, 1e-6, 6))
-    check_judged(problem, found, 1e-6)
-    assert found.status is Status.OPTIMAL or solver == "ecos"
-    check_overlap(found.certificate, solve(problem, "interior-point", 1e-7).certificate)
 
 
 # --- what it equals ------------------------------------------------------------------------------
@@ -34,10 +18,8 @@ def test_gated_programs_take_weights(solver: str, gating: Callable[[Array], Gati
 @pytest.mark.parametrize(
     "name",
     [
-        "l2-binary-weights",
         "features-binary-weights-intercept",
         "l1-binary-weights-intercept",
-        "linf-weights",
         "nuclear-binary-weights-intercept",
     ],
 )
