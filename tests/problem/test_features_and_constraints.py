@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from implicit_bias.base.validation import Array
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.constraints import worst_rows
+from implicit_bias.problem.constraints import evenly_spaced, worst_rows
 from oracles import loop_rows
 
 
@@ -183,3 +183,9 @@ def test_features_of_rows_score_their_margins(problem: MarginProblem, narrow: bo
     found = lifted.apply(coef.reshape(1, -1, features.shape[1]))[:, 0]
     np.testing.assert_allclose(found, rows.margins(features.apply(coef)), atol=1e-14)
     assert lifted.groups.tolist() == features.groups.tolist() * rows.width
+
+
+def test_some_samples_of_each_label_are_evenly_spaced() -> None:
+    labels = np.array([2, 0, 0, 2, 0, 1, 0, 0])
+    assert evenly_spaced(labels, 3).tolist() == [0, 1, 3, 4, 5, 7]  # 0: 1, 4, 7; 1: 5; 2: 0, 3
+    assert evenly_spaced(labels, 1).tolist() == [0, 1, 5]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cases
-from implicit_bias import MarginProblem, Status, solve
+from implicit_bias import MarginProblem, Status, max_margin, solve
 from implicit_bias.solvers.base import Start
 from oracles import check_signs
 
@@ -69,3 +69,15 @@ def test_a_start_whose_bounds_are_far_apart_is_not_used() -> None:
 def test_data_that_are_not_separable_are_proven_so() -> None:
     found = solve(cases.twin("svm-l2"), start=cases.best("svm-l2"))
     assert found.status is Status.NOT_SEPARABLE
+
+
+@pytest.mark.parametrize("norm", ["spectral", "nuclear"])
+def test_from_its_own_solution_a_matrix_norm_takes_few_steps(norm: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 6))
+    problem = max_margin(X, (X @ rng.standard_normal((6, 4))).argmax(axis=1), norm=norm)
+    cold = solve(problem, "interior-point")
+    warm = solve(problem, "interior-point", start=cold)
+    assert warm.status is Status.OPTIMAL
+    assert warm.certificate.upper == pytest.approx(cold.certificate.upper, rel=1e-6)
+    assert warm.stats.iterations <= cold.stats.iterations // 2
