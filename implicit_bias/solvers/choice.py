@@ -230,7 +230,7 @@ def _products_lose_digits(problem: MarginProblem) -> bool:
     # The embedding takes two classes: of more it solves as an interior point does, on products.
     if problem.classes is not None or not problem.hard_margin:
         return False
-    if costs.kind_of(problem) != "euclidean" or _count_coefficients(problem) > FEW_FEATURES:
+    if costs.kind_of(problem) != "euclidean" or math.prod(problem.norm_shape) > FEW_FEATURES:
         return False
     X = problem.X
     if problem.intercept:  # which absorbs what all samples have in common
