@@ -55,7 +55,7 @@ from torch.func import functional_call
 
 from implicit_bias.diagnosis.loss_tail import JudgedLoss
 from implicit_bias.diagnosis.past_rates import Rates, sums_of_decay
-from implicit_bias.modules.evaluate import as_module
+from implicit_bias.modules.evaluate import as_module, same_random_numbers
 from implicit_bias.modules.loading import Batch, batches
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.optimizers import has_decay
@@ -315,8 +315,7 @@ def box_gap(
     module = as_module(module)
     steps = steps_of(optimizer, module)
     decay_so_far = sums_of_decay(optimizer, steps, rates)
-    # Random numbers are put back, which dropout draws.
-    with torch.random.fork_rng({p.device for p in module.parameters() if p.is_cuda}):
+    with same_random_numbers(module):  # which dropout draws
         return _limit_in_box(module, batches(inputs, labels), loss, steps, decay_so_far)
 
 

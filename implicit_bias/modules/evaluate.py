@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
 from types import MethodType
 from typing import Any, cast
@@ -77,6 +77,11 @@ def as_module(module: object) -> nn.Module:
     return module
 
 
+def same_random_numbers(module: nn.Module) -> AbstractContextManager[None]:
+    """Return a context after which torch draws the same random numbers as without it."""
+    return torch.random.fork_rng({p.device for p in module.parameters() if p.is_cuda})
+
+
 @contextmanager
 def undisturbed(module: nn.Module) -> Iterator[nn.Module]:
     """Yield a copy of a module's parts that shares its tensors, and put back random numbers.
@@ -92,8 +97,7 @@ def undisturbed(module: nn.Module) -> Iterator[nn.Module]:
             # may be large, or have no copy (the tensor that a pass left behind, a trainer).
             if not isinstance(value, (nn.Module, dict, list, tuple, set, MethodType)):
                 shared[id(value)] = value
-    cuda = {p.device for p in module.parameters() if p.is_cuda}
-    with torch.random.fork_rng([*cuda]), torch.enable_grad():
+    with same_random_numbers(module), torch.enable_grad():
         yield copy.deepcopy(module, shared)
 
 

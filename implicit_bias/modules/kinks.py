@@ -98,12 +98,8 @@ class Pieces:
         deadline: Deadline = NEVER,
     ) -> Array:
         """J S^2 J' (m, k) of some rows and others, as `Margins.gram`."""
-        if others is None:
-            others = chosen
-        places = torch.tensor(np.append(chosen, others), device=theta.device)
-        products = self._layer_products(places, deadline)
         return self.function.inner_products(
-            len(chosen), places, products, self._gradients, scale, deadline
+            chosen, others, self._layer_products, self._gradients, scale, deadline
         )
 
     def _gradients(self, places: Tensor, scales: Mapping[str, float]) -> Tensor:

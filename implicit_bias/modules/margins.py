@@ -394,31 +394,33 @@ class Margins:
         TimeoutError
             The deadline has passed between two blocks of the matrix.
         """
-        if others is None:
-            others = chosen
-        # One forward pass for the chosen pairs and the others together: their products meet.
-        places = torch.tensor(np.append(chosen, others), device=theta.device)
-        products = self.layer_products(theta, places, deadline)
-        compute = partial(self.gradients, theta)
-        return self.inner_products(len(chosen), places, products, compute, scale, deadline)
+        products_of = partial(self.layer_products, theta)
+        rows_of = partial(self.gradients, theta)
+        return self.inner_products(chosen, others, products_of, rows_of, scale, deadline)
 
     def inner_products(
         self,
-        m: int,
-        places: Tensor,
-        products: Mapping[str, LayerProducts],
-        compute: Callable[[Tensor, Mapping[str, float]], Tensor],
+        chosen: NDArray[np.int64],
+        others: NDArray[np.int64] | None,
+        products_of: Callable[[Tensor, Deadline], Mapping[str, LayerProducts]],
+        rows_of: Callable[[Tensor, Mapping[str, float]], Tensor],
         scale: Mapping[str, float] | None,
         deadline: Deadline,
     ) -> Array:
-        """Compute the inner products (m, k) of the first m rows of J with the last k, as `gram`.
+        """Compute the inner products (m, k) of some rows of J with others, as `gram`.
 
-        ``products`` are the layer products of all m + k rows. ``compute`` returns the rows at some
-        places, in the parameters that have none.
+        ``products_of`` returns the layer products of rows, and ``rows_of`` the rows themselves in
+        the parameters that have none.
         """
+        if others is None:
+            others = chosen
+        m = len(chosen)
+        # One forward pass for the chosen rows and the others together: their products meet.
+        places = torch.tensor(np.append(chosen, others), device=self.theta.device)
+        products = products_of(places, deadline)
         scale = scale or {}
         rest = {name: scale.get(name, 1.0) for name in self.shapes if name not in products}
-        gram = self._gram_by_rows(places[:m], places[m:], compute, rest, deadline)
+        gram = self._gram_by_rows(places[:m], places[m:], rows_of, rest, deadline)
         for name, of_layer in products.items():
             scaled = of_layer.times(scale.get(name, 1.0))
             deadline.check()
@@ -429,7 +431,7 @@ class Margins:
         self,
         places: Tensor,
         others: Tensor,
-        compute: Callable[[Tensor, Mapping[str, float]], Tensor],
+        rows_of: Callable[[Tensor, Mapping[str, float]], Tensor],
         scales: Mapping[str, float],
         deadline: Deadline,
     ) -> Tensor:
@@ -441,14 +443,14 @@ class Margins:
         # Splits of `gram` are views, so that products written into them fill it block by block.
         row_blocks = zip(torch.split(gram, size), torch.split(places, size), strict=True)
         for strip, rows in row_blocks:
-            first = compute(rows, scales)
+            first = rows_of(rows, scales)
             column_blocks = zip(
                 torch.split(strip, size, dim=1), torch.split(others, size), strict=True
             )
             for block, columns in column_blocks:
                 deadline.check()
                 same = columns.equal(rows)
-                second = first if same else compute(columns, scales)
+                second = first if same else rows_of(columns, scales)
                 torch.mm(first, second.T, out=block)
         return gram
 

@@ -195,8 +195,7 @@ def certify_network(
         Dual variables of the network's margin problem, of `solve` say; they count where their
         lower bound is above that of the multipliers.
     multipliers : bool
-        Find the network's multipliers, which takes long with many more than
-        2,000 samples.
+        Find the network's multipliers, which takes long with many more than 2,000 samples.
 
     Returns
     -------

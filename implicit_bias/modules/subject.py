@@ -16,7 +16,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
@@ -252,6 +252,8 @@ class Subject:
             not ``excluded``.
         degree : float, optional
             L; checked where it is given.
+        excluded : collection of str
+            Parameters that do not count, such as those that no optimizer holds.
         leading : bool
             Whether to measure the leading-order part of the module; see `modules.leading`.
         deadline : Deadline
@@ -267,12 +269,14 @@ class Subject:
         TimeoutError
             The deadline has passed before the degree of the leading-order part was known.
         """
-
-        def measured(function: Margins, *, jumps: bool = True) -> Subject:
-            return cls._measured(
-                function, names, degree, excluded, leading=leading, deadline=deadline, jumps=jumps
-            )
-
+        measured = partial(
+            cls._measured,
+            names=names,
+            degree=degree,
+            excluded=excluded,
+            leading=leading,
+            deadline=deadline,
+        )
         if names is not None or len(function.labels) < MANY_SAMPLES:
             return measured(function)
         # A module that is not homogeneous on its first samples is not so on all of them, either.
@@ -294,13 +298,13 @@ class Subject:
     def _measured(
         cls,
         function: Margins,
+        *,
         names: Collection[str] | None,
         degree: float | None,
         excluded: Collection[str],
-        *,
         leading: bool,
         deadline: Deadline,
-        jumps: bool,
+        jumps: bool = True,
     ) -> Subject:
         """Do what `of` does on the samples of the margins, all at once."""
         _check_finite(function)

@@ -127,10 +127,10 @@ class FallBack:
         """
         if not is_native(problem):
             return None
-        sizes = costs.Sizes.of(problem)
-        much_smaller = sizes.rows >= self.rows_per_working_row * sizes.working(hard=True).rows
-        if failed == "interior-point" and problem.hard_margin and much_smaller:
-            return "working-set"
+        if failed == "interior-point" and problem.hard_margin:
+            sizes = costs.Sizes.of(problem)
+            if sizes.rows >= self.rows_per_working_row * sizes.working(hard=True).rows:
+                return "working-set"
         # The embedding, the interior point or the working set, whichever is the first to fit.
         other: SolverName = "working-set"
         if _count_coefficients(problem) <= self.most_features:
