@@ -11,7 +11,7 @@ The names below are imported on first use, so that ``import implicit_bias`` is q
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from implicit_bias.base.version import VERSION as __version__
+from implicit_bias.base.package import VERSION as __version__
 
 if TYPE_CHECKING:
     from implicit_bias.bounds.certificate import Certificate, Status, certify

@@ -36,7 +36,7 @@ from benchmarks.bench import rows_of
 from benchmarks.lippl2022 import draws
 from benchmarks.lippl2022.released_training import train_from_released_start
 from implicit_bias.comparison import Comparison, compare, is_interrupted
-from implicit_bias.datasets.catalogue import load
+from implicit_bias.datasets import load
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier

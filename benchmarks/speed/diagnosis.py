@@ -22,7 +22,7 @@ from benchmarks.bench import Part, part, rows_of
 from benchmarks.processes import GIB, Worker, forget_peak, peak_memory
 from benchmarks.speed.races import digits
 from implicit_bias import Recorder, diagnose
-from implicit_bias.datasets.catalogue import load
+from implicit_bias.datasets import load
 
 COST = 20
 LIMIT = 900.0

@@ -5,7 +5,7 @@ The command line offers them without loading a library, and the library checks t
 
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from implicit_bias.base.packaged import table_of
+from implicit_bias.base.package import table_of
 
 # Those of CVXPY, which need no solver of this package.
 CvxpyName: TypeAlias = Literal["ecos", "osqp", "clarabel", "scs"]

@@ -2,7 +2,7 @@ r"""Numbers with bounds on their rounding errors.
 
 Every bound holds as a real number for the float64 values given, in whatever order a BLAS sums, with
 or without fused multiply-add, for up to 2^40 terms: k roundings on the way to a number cost at most
-gamma_k = k u / (1 - k u) of it, u = 2^-53. Products of features have theirs in `bounds.rounding`.
+gamma_k = k u / (1 - k u) of it, u = 2^-53. Products of features have theirs in `bounds.products`.
 """
 
 from __future__ import annotations

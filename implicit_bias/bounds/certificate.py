@@ -15,7 +15,7 @@ computed here and nowhere else, in numpy, on the unscaled data: the files are `u
 
 The guarantee is rigorous, rounding included: lower <= optimum <= upper for the problem whose data
 are the stored float64 values. The optimum is inf where no coefficients separate. Each bound has an
-allowance for all rounding errors on the way to it (`rounding`). Where the allowance would exceed
+allowance for all rounding errors on the way to it (`products`). Where the allowance would exceed
 REFINE and a hundredth of the gap, the products are evaluated again with 28 digits. Neither bound
 depends on the scale of coef or alpha, which are normalised by powers of two first.
 

@@ -7,7 +7,7 @@ scaling ends before, if the alpha_p of some sample n sum to C_n. With an interce
 0, exactly, or the bound is 0.
 
 The sum is rounded down and the norm up: V is known up to the rounding errors of its products
-(`rounding`), and these are evaluated again with more digits where the bound suffers from them.
+(`products`), and these are evaluated again with more digits where the bound suffers from them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from implicit_bias.base.rounding import (
 )
 from implicit_bias.base.validation import Array, as_finite, check_shape
 from implicit_bias.bounds.balance import balanced, is_balanced
-from implicit_bias.bounds.rounding import (
+from implicit_bias.bounds.products import (
     dual_vector_norms,
     dual_vectors,
     precise_dual_vectors,

@@ -4,7 +4,7 @@ r"""The upper bound on the optimum: coefficients, their norm, and their margins.
 
 q_n the smallest margin of sample n, offsets included; with the hard margin that is Omega(zeta) over
 the smallest q_n, if it is positive. Norm and losses are rounded up. Scores are known up to the
-rounding errors of their products (`rounding`), and those that decide on the bound are evaluated
+rounding errors of their products (`products`), and those that decide on the bound are evaluated
 again with more digits where it suffers from them.
 """
 
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base.rounding import LARGEST, SAFETY, UNIT, Enclosure, sum_up, times_two_to, up
 from implicit_bias.base.validation import Array, as_finite, as_numbers, check_shape
 from implicit_bias.bounds.lower import NEAR
-from implicit_bias.bounds.rounding import precise_predictions, score_errors
+from implicit_bias.bounds.products import precise_predictions, score_errors
 from implicit_bias.problem import Features, MarginProblem
 
 # Coefficients whose best scale gains less than this fraction of their norm are graded as they are.

@@ -101,7 +101,7 @@ def train(
     file = new_file(file or Path(f"{model}{suffix}.joblib"))
     picture: Path | None = None
     if towards_limit:
-        from implicit_bias.report.figures.limit import write_limit
+        from implicit_bias.report.figures.training import write_limit
         from implicit_bias.runs.beside_svm import fit_beside_svm
 
         with usage_errors(), training_bar() as bar:

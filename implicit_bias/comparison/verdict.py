@@ -43,7 +43,7 @@ from enum import Enum
 from string import Formatter
 
 from implicit_bias.base.counts import Count, PairedDifference
-from implicit_bias.base.packaged import table_of
+from implicit_bias.base.package import table_of
 from implicit_bias.base.wording import number, percent, percent_range
 
 # All sentences, headings and definitions of comparisons and their pages.

@@ -19,8 +19,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.base.extras import check_installed
-from implicit_bias.base.packaged import table_of
+from implicit_bias.base.package import check_installed, table_of
 from implicit_bias.base.validation import check_choice
 
 Subset: TypeAlias = Literal["train", "test"]

@@ -33,6 +33,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.threads import one_thread_if_small
 from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.box import box_of, told_decay
 from implicit_bias.diagnosis.checks import check, what_is_measured
@@ -48,7 +49,6 @@ from implicit_bias.diagnosis.training import TrainingTest, limit_of
 from implicit_bias.modules.evaluate import as_module, evaluating
 from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.kinks import gap_across_kinks
-from implicit_bias.modules.lent_threads import one_thread_if_small
 from implicit_bias.modules.loading import collected
 from implicit_bias.modules.optimizers import has_decay
 from implicit_bias.modules.subject import SeparationError

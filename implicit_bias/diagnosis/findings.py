@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Final, Self
 
-from implicit_bias.base.packaged import table_of
+from implicit_bias.base.package import table_of
 from implicit_bias.base.wording import percent, percent_bounds
 from implicit_bias.modules.forward_watch import listed
 

@@ -54,10 +54,10 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from implicit_bias.base.threads import one_thread_if_small
 from implicit_bias.base.validation import check_count, check_number
 from implicit_bias.diagnosis.box import Loss
 from implicit_bias.modules.evaluate import as_module, evaluating
-from implicit_bias.modules.lent_threads import one_thread_if_small
 from implicit_bias.modules.optimizers import norm_of
 from implicit_bias.modules.subject import Subject, margins_of
 from implicit_bias.norms.tensors import GivenNorm
@@ -357,7 +357,7 @@ class MarginTrace:
         ValueError
             Nothing is recorded.
         """
-        from implicit_bias.report.figures.margin_trace import draw_margin_trace
+        from implicit_bias.report.figures.training import draw_margin_trace
 
         if not self.rows:
             raise ValueError("nothing is recorded yet: call record(outputs, labels) in the loop")

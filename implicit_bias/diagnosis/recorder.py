@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.threads import one_thread_if_small
 from implicit_bias.base.validation import check_count, check_flag
 from implicit_bias.diagnosis.checkpoints import Checkpoints, listed_checkpoints, load_into
 from implicit_bias.diagnosis.checks import check
@@ -24,7 +25,6 @@ from implicit_bias.diagnosis.findings import warn
 from implicit_bias.diagnosis.function_space import FunctionSpace, in_function_space
 from implicit_bias.diagnosis.known_limit import GivenLimit, KnownLimit
 from implicit_bias.modules.evaluate import as_arguments, as_module, evaluating
-from implicit_bias.modules.lent_threads import one_thread_if_small
 from implicit_bias.modules.loading import collected
 from implicit_bias.modules.optimizers import norm_of
 from implicit_bias.modules.steps import each_of
@@ -345,7 +345,7 @@ class Recorder:
         >>> len(recorder.plot().axes)
         2
         """
-        from implicit_bias.report.figures.recorder import draw_recorder
+        from implicit_bias.report.figures.training import draw_recorder
 
         if not self.rows:
             raise ValueError("nothing is recorded yet: call record(step) in the loop")

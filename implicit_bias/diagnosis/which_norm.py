@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.threads import one_thread_if_small
 from implicit_bias.base.wording import number, text_table
 from implicit_bias.diagnosis.checks import check, what_is_measured
 from implicit_bias.diagnosis.findings import Code, Finding, GapBounds, warn
@@ -29,7 +30,6 @@ from implicit_bias.diagnosis.loss_tail import judge_loss
 from implicit_bias.diagnosis.norm_evidence import Evidence, NormRow, NormTable
 from implicit_bias.diagnosis.training import TrainingTest, limit_of
 from implicit_bias.modules.evaluate import as_module, drawn_like, evaluating
-from implicit_bias.modules.lent_threads import one_thread_if_small
 from implicit_bias.modules.loading import collected
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.multipliers import best_multipliers

@@ -48,7 +48,7 @@ from implicit_bias.base.rounding import (
 )
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.lower import dual_norms, precise_dual_norms
-from implicit_bias.bounds.rounding import precise_predictions, unit_weights
+from implicit_bias.bounds.products import precise_predictions, unit_weights
 from implicit_bias.interpolation.equations import Equations
 from implicit_bias.interpolation.problem import InterpolationProblem
 from implicit_bias.norms import GroupNorm

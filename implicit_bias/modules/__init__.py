@@ -5,12 +5,10 @@ file                   what
 =====================  =======================================================================
 evaluate.py            a module and its samples, checked; evaluated and left as it was
 loading.py             samples from a loader, batch by batch or all at once
-lent_threads.py        one thread where the passes of a module are short
 margins.py             margins q and their gradients J, as an operator that never holds J
 layer_products.py      gradients in the weights of a layer, as sums of outer products
 partial_degrees.py     the degree in some of the parameters alone
 forward_watch.py       the functions of torch that a forward pass calls, and where
-homogeneity_causes.py  the part of a module that breaks homogeneity, and a cure
 homogeneity.py         the degree of a module, or an error that names what breaks it
 leading.py             the part that leads where parameters are large
 tangent_program.py     the tangent problem, and the bounds that multipliers prove

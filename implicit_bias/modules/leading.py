@@ -32,7 +32,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.modules import homogeneity
 from implicit_bias.modules.evaluate import drawn_like
 from implicit_bias.modules.forward_watch import functions_used, listed
-from implicit_bias.modules.homogeneity_causes import NORMALISATIONS, OF_DEGREE_0, TRAPS
+from implicit_bias.modules.homogeneity import NORMALISATIONS, OF_DEGREE_0, TRAPS
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.partial_degrees import HOMOGENEITY_TOLERANCE, scale_invariant
 

@@ -32,15 +32,19 @@ from implicit_bias.base.atomic import make_folder, write_atomically, write_table
 from implicit_bias.base.validation import as_finite
 from implicit_bias.comparison import Comparison
 from implicit_bias.comparison.comparison import TRUE_LABEL
+from implicit_bias.comparison.verdict import WORDS
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.labels import label_text
 from implicit_bias.estimators.base import dense
 from implicit_bias.report.conclusion import as_code, linked
-from implicit_bias.report.figures.base import Section
-from implicit_bias.report.figures.sections import sections
+from implicit_bias.report.figures.base import Section, looks
+from implicit_bias.report.figures.errors import error_plots, training_plots
+from implicit_bias.report.figures.margins import margin_plots
+from implicit_bias.report.figures.plane import plane_plots
+from implicit_bias.report.figures.support import support_plots
 from implicit_bias.report.style import style
 from implicit_bias.report.tables import define_once, tables, terms_of_verdicts
-from implicit_bias.report.words import class_names, data_facts, programs_in_words
+from implicit_bias.report.words import class_names, class_note, data_facts, programs_in_words
 
 # What a report writes into its folder.
 TABLES = ("models", "pairs", "predictions", "history")
@@ -111,7 +115,7 @@ def write_report(
     # Figures of an earlier report may have other names than those of this one.
     earlier = set((folder / "figures").glob("*.[ps][nv]g"))
     with style():
-        drawn = sections(comparison, described)
+        drawn = _sections(comparison, described)
         sources, pictures = _write_figures(folder / "figures", drawn)
 
     if title is None:
@@ -196,6 +200,42 @@ def _as_dataset(comparison: Comparison, name: str, X: ArrayLike, y: NDArray[Any]
         labels = np.where(y == classes[-1], 1.0, -1.0)
         names = (names[0], names[-1])  # one class alone has one name
     return Dataset(name, inputs, labels, names, has_constant=has_constant)
+
+
+# --- figures, in sections ------------------------------------------------------------------------
+
+
+def _sections(comparison: Comparison, train: Dataset) -> list[Section]:
+    """Draw all sections for which there are data; call it inside `style`.
+
+    The first one shows what the first verdict is on.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        The numbers, and the models compared.
+    train : Dataset
+        The samples that the models were fitted to; the test samples where these are not known.
+    """
+    drawn_as = looks(comparison)
+    plots_of = {
+        "margins": margin_plots(comparison, drawn_as),
+        "training": training_plots(comparison, drawn_as),
+        "plane": plane_plots(comparison, train),
+        "errors": error_plots(comparison, drawn_as),
+        "support": support_plots(comparison, train),
+    }
+    if comparison.ranks_models:  # the first verdict is on the errors
+        plots_of = {"errors": plots_of.pop("errors"), **plots_of}
+    drawn = []
+    for name, plots in plots_of.items():
+        # Each generator draws only what it has data for; a section without figures has no heading.
+        shown = tuple(plots)
+        if shown:
+            words = WORDS["sections"][name]
+            note = words["note"].format(classes=class_note(train)).rstrip()
+            drawn.append(Section(name, words["title"], note, shown))
+    return drawn
 
 
 # --- files ---------------------------------------------------------------------------------------

@@ -13,9 +13,15 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from implicit_bias.base.colours import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
-from implicit_bias.base.colours import GREY as GREY  # no model is grey: figures take it from here
-
+# The colours of Okabe and Ito.
+BLUE = "#0072B2"
+VERMILION = "#D55E00"
+GREEN = "#009E73"
+PURPLE = "#CC79A7"
+ORANGE = "#E69F00"
+SKY = "#56B4E9"
+BLACK = "#000000"
+GREY = "#767676"  # no model has it
 # Size of a panel in inches, at 96 CSS pixels an inch.
 WIDTH = 4.2
 HEIGHT = 3.2

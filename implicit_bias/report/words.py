@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from implicit_bias.base.version import VERSION
+from implicit_bias.base.package import VERSION
 from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.comparison.verdict import WORDS
 from implicit_bias.datasets.dataset import Dataset

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from implicit_bias.datasets.catalogue import load
+from implicit_bias.datasets import load
 from implicit_bias.datasets.dataset import Dataset, Split, split, standardized
 from implicit_bias.datasets.table import Table, load_own
 from implicit_bias.runs.configuration import RunConfig

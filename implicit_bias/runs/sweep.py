@@ -57,9 +57,8 @@ import joblib
 import pandas as pd
 
 from implicit_bias.base.atomic import write_atomically, write_tables, write_text
-from implicit_bias.base.extras import check_installed
+from implicit_bias.base.package import VERSION, check_installed
 from implicit_bias.base.validation import check_choice
-from implicit_bias.base.version import VERSION
 from implicit_bias.comparison import is_interrupted
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.runs.configuration import DATA, RunConfig

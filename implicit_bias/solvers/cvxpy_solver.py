@@ -31,7 +31,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.extras import check_installed
+from implicit_bias.base.package import check_installed
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.norms import Norm

@@ -86,11 +86,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.threads import one_thread_if_small
 from implicit_bias.base.validation import Array, as_finite, check_flag, check_number
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.status import excess, norm_at_margin_1
 from implicit_bias.modules.evaluate import as_module
-from implicit_bias.modules.lent_threads import one_thread_if_small
 from implicit_bias.modules.optimizers import geometry_of, left_out
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.training.configuration import LimitConfig as LimitConfig

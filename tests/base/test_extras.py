@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from implicit_bias.base.extras import check_installed
+from implicit_bias.base.package import check_installed
 
 
 def test_nothing_is_said_of_a_package_that_is_there() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import implicit_bias as ib
 from example_modules import drawn, linear, own_labels, seeded
-from implicit_bias.modules.lent_threads import SMALL_PASS, one_thread_if_small
+from implicit_bias.base.threads import SMALL_PASS, one_thread_if_small
 
 X = drawn(20, 3)
 

@@ -14,12 +14,11 @@ from implicit_bias.base.counts import Count
 from implicit_bias.comparison import ModelResult
 from implicit_bias.datasets import Dataset
 from implicit_bias.report.figures.base import looks
-from implicit_bias.report.figures.errors import draw_errors
-from implicit_bias.report.figures.limit import draw_limit, write_limit
+from implicit_bias.report.figures.errors import draw_errors, training_plots
 from implicit_bias.report.figures.margins import margin_plots
 from implicit_bias.report.figures.plane import draw_regions, plane_plots
 from implicit_bias.report.figures.support import support_plots, support_vectors
-from implicit_bias.report.figures.training import training_plots
+from implicit_bias.report.figures.training import draw_limit, write_limit
 from implicit_bias.report.style import BLACK, BLUE, VERMILION, Look, panel, style
 from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
 from training.samples import X, Y, gln

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicit_bias.base.rounding import Enclosure, gamma, row_norms
-from implicit_bias.bounds import rounding
+from implicit_bias.bounds import products
 from implicit_bias.problem import gated_linear
 from oracles import fractions
 
@@ -38,16 +38,16 @@ def test_enclosures_contain_the_real_products(
     X *= 10.0 ** sizes[1]
     gates = sp.csr_array(Z) if sparse else Z
     norms = row_norms(Z) * row_norms(X)
-    weights = rounding.unit_weights(rng.exponential(size=n), norms) * rng.choice([-1.0, 1.0], n)
+    weights = products.unit_weights(rng.exponential(size=n), norms) * rng.choice([-1.0, 1.0], n)
     weights[norms == 0] = 0.0  # samples without features are left out before
     exact_Z = fractions(Z)
     exact_X = fractions(X)
     V = exact_Z.T @ (fractions(weights)[:, None] * exact_X)
-    rough = rounding.dual_vector_norms(gates, X, row_norms(X), weights, sparse)
+    rough = products.dual_vector_norms(gates, X, row_norms(X), weights, sparse)
     for m, row in enumerate(V):
         value, radius = (Fraction(float(each[m])) for each in (rough.value, rough.radius))
         assert max(value - radius, Fraction(0)) ** 2 <= row @ row <= (value + radius) ** 2
-    for columns, fine in rounding.precise_dual_vectors(gates, X, weights):
+    for columns, fine in products.precise_dual_vectors(gates, X, weights):
         for m, row in enumerate(V):
             contains(Enclosure(fine.value[m], fine.radius[m]), row[columns])
         # Twice the working precision: what is left is the rounding of one sum.
@@ -56,23 +56,23 @@ def test_enclosures_contain_the_real_products(
         assert (slack <= 1e-24 * n * largest + 1e-110).all()
     coef = rng.normal(size=(3, 4))
     f = ((exact_Z @ fractions(coef)) * exact_X).sum(axis=1)
-    errors = rounding.score_errors(gates, row_norms(X), coef)
+    errors = products.score_errors(gates, row_norms(X), coef)
     contains(Enclosure(gated_linear(X, gates, coef), errors), f)
-    contains(rounding.precise_predictions(gates, X, coef, np.arange(n)), f)
+    contains(products.precise_predictions(gates, X, coef, np.arange(n)), f)
 
 
 def test_blocks_of_samples_and_of_features() -> None:
     rng = np.random.default_rng(0)
-    n = rounding.SUMMED_AT_ONCE + 5
-    d = rounding.SUMMED_AT_ONCE + 3
+    n = products.SUMMED_AT_ONCE + 5
+    d = products.SUMMED_AT_ONCE + 3
     Z = rng.integers(-4, 5, (n, 2)).astype(float)
     X = rng.integers(-9, 10, (n, d)).astype(float)
     weights = rng.integers(-3, 4, n).astype(float)
     coef = rng.integers(-5, 6, (2, d)).astype(float)
-    ((columns, V),) = rounding.precise_dual_vectors(Z, X, weights)
+    ((columns, V),) = products.precise_dual_vectors(Z, X, weights)
     np.testing.assert_array_equal(V.value, Z.T @ (weights[:, None] * X)[:, columns])
     assert not V.radius.any()  # integers: nothing is rounded
-    found = rounding.precise_predictions(Z, X, coef, np.arange(3, n))
+    found = products.precise_predictions(Z, X, coef, np.arange(3, n))
     np.testing.assert_array_equal(found.value, gated_linear(X, Z, coef)[3:])
     assert (found.radius <= 1e-15 * np.abs(found.value) + 1e-100).all()
 
@@ -99,8 +99,8 @@ def test_what_precise_products_drop_is_in_their_radius(name: str, gated: bool) -
         X = np.ones((1, 1))
         Z = inputs[None]
         zeta = coef[:, None]
-    contains(rounding.precise_predictions(Z, X, zeta, np.arange(1)), np.array([expected]))
-    weighted = rounding.precise_dual_vectors(inputs[:, None], coef[:, None], np.ones(len(coef)))
+    contains(products.precise_predictions(Z, X, zeta, np.arange(1)), np.array([expected]))
+    weighted = products.precise_dual_vectors(inputs[:, None], coef[:, None], np.ones(len(coef)))
     ((_, V),) = weighted
     contains(V, np.array([[expected]]))
 
@@ -109,14 +109,14 @@ def test_a_prediction_may_be_summed_in_any_order() -> None:
     """From the largest term on, each of the others is rounded away."""
     coef = np.array([[1.0, *[2.0**-53] * 200]])
     X = np.ones((1, 201))
-    errors = rounding.score_errors(np.ones((1, 1)), row_norms(X), coef)
+    errors = products.score_errors(np.ones((1, 1)), row_norms(X), coef)
     contains(Enclosure(np.ones(1), errors), np.array([1 + 200 * Fraction(2) ** -53]))
 
 
 def test_a_sum_over_samples_may_be_rounded_at_each_of_them() -> None:
     """From the largest term on, many of the others are rounded away."""
     terms = np.array([2.0**53, *np.ones(399)])
-    found = rounding.dual_vectors(np.ones((400, 1)), terms[:, None], np.ones(400))
+    found = products.dual_vectors(np.ones((400, 1)), terms[:, None], np.ones(400))
     contains(found, np.array([[2**53 + 399]]))
 
 
@@ -125,7 +125,7 @@ def test_columns_in_chunks() -> None:
     Z = rng.normal(size=(9, 4))
     X = rng.normal(size=(9, 5))
     weights = rng.normal(size=9)
-    parts = list(rounding.precise_dual_vectors(Z, X, weights, most_entries=8))
+    parts = list(products.precise_dual_vectors(Z, X, weights, most_entries=8))
     assert [columns.start for columns, _ in parts] == [0, 2, 4]
     whole = np.hstack([V.value for _, V in parts])
     np.testing.assert_allclose(whole, Z.T @ (weights[:, None] * X), rtol=1e-12, atol=1e-14)

@@ -1,6 +1,21 @@
-"""Packages that only some functions need, and that a plain installation does not have."""
+"""The version, files that come with the package, and packages that only some functions need."""
 
+import tomllib
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+VERSION = "0.3.0"
+
+
+def text_of(path: str) -> str:
+    """Return the text of a file of this package."""
+    return (Path(__file__).parents[1] / path).read_text("utf-8")
+
+
+def table_of(path: str) -> dict[str, Any]:
+    """Return what a .toml file of this package holds."""
+    return tomllib.loads(text_of(path))
 
 
 def check_installed(package: str, needed_for: str, extra: str, otherwise: str = "") -> None:
