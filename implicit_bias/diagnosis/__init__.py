@@ -11,7 +11,6 @@ checks.py          what makes the numbers mean less, or what they are about
 training.py        what stands between the training and the limit that is measured
 loss_tail.py       whether training on a loss maximises the margin
 box.py             the limit with weight decay: how far a module is from it
-past_rates.py      how far decay has acted, by the learning rates of the past steps
 box_trace.py       `BoxTrace`: the same along any training loop, from its own gradients
 margin_trace.py    `MarginTrace`: bounds on the margin along a loop, from its own gradients
 layers.py          the gap layer by layer

@@ -54,11 +54,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from implicit_bias.diagnosis.loss_tail import JudgedLoss
-from implicit_bias.diagnosis.past_rates import Rates, sums_of_decay
 from implicit_bias.modules.evaluate import as_module, same_random_numbers
 from implicit_bias.modules.loading import Batch, batches
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.optimizers import has_decay
+from implicit_bias.modules.past_rates import Rates, sums_of_decay
 from implicit_bias.modules.steps import OptimizerError, Step, size_beside_eps, steps_of
 from implicit_bias.norms.tensors import matrix_shape
 from implicit_bias.training.losses import MarginLoss
@@ -362,25 +362,14 @@ def _has_box(optimizer: object, loss: object) -> bool:
     return has_decay(optimizer) and callable(loss) and not isinstance(loss, MarginLoss)
 
 
-def told_decay(
-    module: nn.Module, optimizer: object, loss: object, rates: Rates | None
-) -> dict[str, float] | None:
-    """Return what the rates say of decay so far, for `box_of`; None where none are given.
-
-    Raises
-    ------
-    ValueError
-        There is nothing that the rates could be about; and as `sums_of_decay`.
-    """
-    if rates is None:
-        return None
+def check_rates_apply(optimizer: object, loss: object) -> None:
+    """Raise ValueError where there is no decay that the rates of past steps could be about."""
     if not _has_box(optimizer, loss):
         raise ValueError(
             "rates= says how far weight decay has acted, which is measured of an optimizer object "
             "with weight decay and a loss that is a function of outputs and targets: pass both, or "
             "leave rates out"
         )
-    return sums_of_decay(optimizer, steps_of(optimizer, module), rates)
 
 
 def box_of(
@@ -403,7 +392,7 @@ def box_of(
     judged : JudgedLoss
         What `judge_loss` found of it: which targets it takes, if there is one output.
     decay_so_far : mapping from str to float, optional
-        What `told_decay` found; by default the optimizer's state is asked.
+        What `sums_of_decay` found; by default the optimizer's state is asked.
     """
     if not _has_box(optimizer, loss):
         return None

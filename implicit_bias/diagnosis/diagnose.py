@@ -35,22 +35,23 @@ from torch import Tensor, nn
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.threads import one_thread_if_small
 from implicit_bias.base.validation import Array
-from implicit_bias.diagnosis.box import box_of, told_decay
+from implicit_bias.diagnosis.box import box_of, check_rates_apply
 from implicit_bias.diagnosis.checks import check, what_is_measured
 from implicit_bias.diagnosis.escape import EscapeSearch
 from implicit_bias.diagnosis.findings import Finding, warn
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import LayerBounds
 from implicit_bias.diagnosis.loss_tail import judge_loss
-from implicit_bias.diagnosis.past_rates import Rates
 from implicit_bias.diagnosis.regime import Start, regime_of
 from implicit_bias.diagnosis.result import Diagnosis
-from implicit_bias.diagnosis.training import TrainingTest, limit_of
+from implicit_bias.diagnosis.training import TrainingTest
 from implicit_bias.modules.evaluate import as_module, evaluating
 from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.kinks import gap_across_kinks
 from implicit_bias.modules.loading import collected
-from implicit_bias.modules.optimizers import has_decay
+from implicit_bias.modules.optimizers import has_decay, measured_norm
+from implicit_bias.modules.past_rates import Rates, sums_of_decay
+from implicit_bias.modules.steps import steps_of
 from implicit_bias.modules.subject import SeparationError
 from implicit_bias.modules.tangent_program import Multipliers, loss_weights, tempered_weights
 from implicit_bias.norms import tensors
@@ -213,11 +214,14 @@ def diagnose(
     asked = None
     if norm is not None:
         asked = tensors.as_parameter_norm(norm)
-    limit = limit_of(module, asked, optimizer)
-    decay_so_far = told_decay(module, optimizer, loss, rates)
+    measured = measured_norm(module, asked, optimizer)
+    decay_so_far = None
+    if rates is not None:
+        check_rates_apply(optimizer, loss)
+        decay_so_far = sums_of_decay(optimizer, steps_of(optimizer, module), rates)
     with (
-        one_thread_if_small(module, inputs),
         evaluating(module) as (module, modes),
+        one_thread_if_small(module, inputs),
         _offering_box(optimizer),
     ):
         # 1. Checks, each once: all that follows measures this subject.
@@ -227,20 +231,19 @@ def diagnose(
             labels,
             modes,
             optimizer,
-            norms=[limit.norm],
+            norms=[measured.norm],
             leading=leading,
             deadline=deadline,
         )
         function = subject.function
-        # Steps after the searches take about as long as the checks did, but for the search for the
-        # leading-order part: that time is kept for them.
-        deadline = deadline.leaving(time.monotonic() - started - subject.seconds)
+        # Steps after the searches take about as long as the checks did: that time is kept for them.
+        deadline = deadline.leaving(time.monotonic() - started)
         judged = judge_loss(loss, function.classes)
         # Weight decay acts on the module as it is trained, not on its leading-order part.
         box = box_of(subject.module_itself.function, optimizer, loss, judged, decay_so_far)
 
         # 2. The gap: of the best multipliers, of the loss's weights, across kinks.
-        best = subject.measure(limit.norm, deadline=deadline.sooner(fractions.gap))
+        best = subject.measure(measured.norm, deadline=deadline.sooner(fractions.gap))
         program = best.program
         # The weights of the loss at the module's own scale are multipliers that need no search.
         of_loss = loss_weights(subject.margins, function.rivals)
@@ -259,9 +262,9 @@ def diagnose(
             of_regime = [named] if named is not None else []
 
         checks = (
-            *TrainingTest().findings(subject, limit, optimizer, loss, judged, box),
+            *TrainingTest().findings(subject, measured, optimizer, loss, judged, box),
             *of_regime,
-            *what_is_measured(subject, limit.norm),
+            *what_is_measured(subject, measured.norm),
             *doubts,
         )
     warn(checks, stacklevel=2)
@@ -270,11 +273,11 @@ def diagnose(
         rest = subject.rest
     epsilon = math.nan
     delta = math.nan
-    if limit.norm == tensors.PARAMETER_NORMS["l2"]:
+    if measured.norm == tensors.PARAMETER_NORMS["l2"]:
         epsilon = best.epsilon
         delta = best.delta
     return Diagnosis(
-        norm=limit.norm.name,
+        norm=measured.norm.name,
         degree=program.degree,
         min_margin=subject.min_margin,
         normalised_margin=program.normalised_margin,
@@ -292,7 +295,7 @@ def diagnose(
         box=box,
         checks=checks,
         seconds=time.monotonic() - started,
-        trained_by=limit.trained_by,
+        trained_by=measured.trained_by,
         rest=rest,
         epsilon=epsilon,
         delta=delta,

@@ -314,6 +314,28 @@ CONVEX: dict[str, ConvexNorm] = {
 # --- the optimum beside a predictor ---------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class Posed:
+    """A predictor, and the margin problem whose optimum is that of its norm.
+
+    Attributes
+    ----------
+    found : FunctionSpace
+        The predictor, not compared yet; with an ``obstacle`` there is nothing to compare it with.
+    build : callable or None
+        Builds the margin problem; None with an obstacle.
+    factor : float
+        The optimum of the predictor's norm over that of the margin problem.
+    unit_norms : ndarray of shape (H,) or None
+        Norms of the units of a gated network.
+    """
+
+    found: FunctionSpace
+    build: Callable[[], MarginProblem] | None = None
+    factor: float = 1.0
+    unit_norms: Array | None = None
+
+
 def in_function_space(
     program: TangentProgram,
     max_seconds: float | None = None,
@@ -331,24 +353,33 @@ def in_function_space(
         What was found of the same module at other parameters: the optimum is the same.
     """
     function = program.function
+    # --- its predictor, and the margin problem of that
+    posed = None
     if is_gated(function.module):
-        if program.norm != PARAMETER_NORMS["l2"]:
-            return None
-        return _gated(program, max_seconds, known)
-    if not _of_one_argument(function):
+        if program.norm == PARAMETER_NORMS["l2"]:
+            posed = _gated(program)
+    elif _of_one_argument(function):
+        posed = _linear_predictor(Point(function, program.theta, program.norm))
+    if posed is None:
         return None
-    at = Point(function, program.theta, program.norm)
-    for family, beta_of in FAMILIES:
-        beta = beta_of(at)
-        if beta is None or not at.computes(partial(_linear_outputs, beta_of)):
-            continue
-        norm = _norm_of_beta(family, at, up_to_scales(program.norm))
-        if not norm:
-            return None
-        if family == "deep linear" and len(at.parts) == 1:
-            family = "linear"
-        return _linear_predictor(at, family, norm, beta.cpu().numpy(), max_seconds, known)
-    return None
+    if posed.build is None:
+        return posed.found
+    # --- the optimum, once
+    found = posed.found
+    if known is not None and (known.family, known.norm) == (found.family, found.norm):
+        return replace(found, certificate=known.certificate, obstacle=known.obstacle)
+    solution = _solved(posed.build, function, max_seconds)
+    if isinstance(solution, str):
+        return replace(found, obstacle=solution)
+    bounds = solution.certificate
+    lower = posed.factor * bounds.lower
+    upper = posed.factor * bounds.upper
+    found = replace(found, certificate=replace(bounds, lower=lower, upper=upper))
+    if posed.unit_norms is None:
+        return found
+    # A unit with weights 0 meets its part of the KKT conditions, and no gradient moves it.
+    dead = solution.active & ~active_units(posed.unit_norms)
+    return replace(found, dead_units=int(np.count_nonzero(dead)))
 
 
 def predictor_of(function: Margins) -> Array | None:
@@ -362,11 +393,19 @@ def predictor_of(function: Margins) -> Array | None:
         return np.asarray(network.coef(), dtype=np.float64).reshape(-1)
     if not _of_one_argument(function):
         return None
-    at = Point(function, function.theta, PARAMETER_NORMS["l2"])
-    for _, beta_of in FAMILIES:
+    recognised = _recognised(Point(function, function.theta, PARAMETER_NORMS["l2"]))
+    if recognised is None:
+        return None
+    _, beta = recognised
+    return beta.reshape(-1)
+
+
+def _recognised(at: Point) -> tuple[str, Array] | None:
+    """Return the family of a module whose predictor is linear in x, and its beta (K, D)."""
+    for family, beta_of in FAMILIES:
         beta = beta_of(at)
         if beta is not None and at.computes(partial(_linear_outputs, beta_of)):
-            return beta.cpu().numpy().reshape(-1)
+            return family, beta.cpu().numpy()
     return None
 
 
@@ -407,21 +446,22 @@ def two_layer_relu(program: TangentProgram) -> tuple[Tensor, Tensor] | None:
     return first, last.reshape(at.K, -1)
 
 
-def _linear_predictor(
-    at: Point,
-    family: str,
-    name: str,
-    beta: Array,
-    max_seconds: float | None,
-    before: FunctionSpace | None,
-) -> FunctionSpace:
-    """Put a predictor that is linear in x beside the optimum of its norm, where that is convex."""
+def _linear_predictor(at: Point) -> Posed | None:
+    """Recognise a predictor that is linear in x, and pose the problem of its norm."""
+    recognised = _recognised(at)
+    if recognised is None:
+        return None
+    family, beta = recognised
+    name = _norm_of_beta(family, at, up_to_scales(at.norm))
+    if not name:
+        return None
+    if family == "deep linear" and len(at.parts) == 1:
+        family = "linear"
     if name not in CONVEX:
-        return FunctionSpace(family, name, math.nan, None, f"the {name} (quasi-)norm is not convex")
+        not_convex = f"the {name} (quasi-)norm is not convex"
+        return Posed(FunctionSpace(family, name, math.nan, None, not_convex))
     known = CONVEX[name]
     found = FunctionSpace(family, name, known.norm.value(beta), None, "")
-    if before is not None and (before.family, before.norm) == (family, name):
-        return replace(found, certificate=before.certificate, obstacle=before.obstacle)
     labels = at.function.labels
     classes = at.function.classes
     norm = known.norm
@@ -437,39 +477,24 @@ def _linear_predictor(
         linear = Architecture(NoGates(at.D), norm=as_norm(norm))
         return linear.problem(at.X.cpu().numpy(), labels, classes=classes)
 
-    solution = _solved(build, at.function, max_seconds)
-    if isinstance(solution, str):
-        return replace(found, obstacle=solution)
-    # Bounds on the binary optimum, times the factor, are those on the one of two classes.
-    bounds = solution.certificate
-    scaled = replace(bounds, lower=factor * bounds.lower, upper=factor * bounds.upper)
-    return replace(found, certificate=scaled)
+    return Posed(found, build, factor)
 
 
-def _gated(
-    program: TangentProgram, max_seconds: float | None, before: FunctionSpace | None
-) -> FunctionSpace:
-    """Put one of this package's gated networks beside the margin problem of its gates."""
+def _gated(program: TangentProgram) -> Posed:
+    """Pose the margin problem of the gates of one of this package's gated networks."""
     function = program.function
     network = function.module
     assert isinstance(network, Network)
     found = FunctionSpace("gated network", "sum of the units' l2 norms", math.nan, None, "")
     if function.classes is not None:
         several = "networks of several outputs have units of rank one, which is not convex"
-        return replace(found, obstacle=several)
+        return Posed(replace(found, obstacle=several))
     problem = network.architecture().problem(function.inputs[0].cpu().numpy(), function.labels)
     # zeta_h = a_h w_h, and 1/2 (a_h^2 + |w_h|^2) >= |zeta_h|, with equality for balanced units.
     # zeta_h is of degree L in theta: at unit margin it is what it is here over scale^L.
     unit_norms = problem.group_norms(network.coef()) / program.scale**program.degree
     found = replace(found, value=float(unit_norms.sum()))
-    if before is not None and before.certificate is not None:
-        return replace(found, certificate=before.certificate)
-    solution = _solved(lambda: problem, function, max_seconds)
-    if isinstance(solution, str):
-        return replace(found, obstacle=solution)
-    # A unit with weights 0 meets its part of the KKT conditions, and no gradient moves it.
-    dead = solution.active & ~active_units(unit_norms)
-    return replace(found, certificate=solution.certificate, dead_units=int(np.count_nonzero(dead)))
+    return Posed(found, lambda: problem, unit_norms=unit_norms)
 
 
 def _solved(

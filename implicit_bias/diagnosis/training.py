@@ -29,6 +29,7 @@ from implicit_bias.diagnosis.box import BoxLimit
 from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, WORDS, Code, Finding
 from implicit_bias.diagnosis.loss_tail import JudgedLoss
 from implicit_bias.modules import optimizers
+from implicit_bias.modules.optimizers import MeasuredNorm
 from implicit_bias.modules.steps import (
     RULES,
     Group,
@@ -42,62 +43,18 @@ from implicit_bias.modules.steps import (
 )
 from implicit_bias.modules.subject import Subject
 from implicit_bias.modules.tangent_program import loss_weights
-from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.training.losses import MarginLoss
 
 
-@dataclass(frozen=True)
-class Limit:
-    """The norm in which a module is measured, and what its optimizer says against that.
-
-    Attributes
-    ----------
-    norm : ParameterNorm
-        The norm asked for; else that of the optimizer; else l2.
-    trained_by : str
-        The optimizers that converge to KKT points in this norm, with what their limit depends on;
-        empty where they are not known, or converge elsewhere.
-    findings : tuple of Finding
-        Why the training does not converge to KKT points in this norm.
-    """
-
-    norm: ParameterNorm
-    trained_by: str
-    findings: tuple[Finding, ...]
-
-
-def limit_of(module: nn.Module, norm: ParameterNorm | None, optimizer: object) -> Limit:
-    """Find the norm to measure in, and what the optimizer says against it.
-
-    Parameters
-    ----------
-    module : nn.Module
-        Of whose parameters the norm is.
-    norm : ParameterNorm or None
-        The norm asked for; by default that of the optimizer, or l2.
-    optimizer : torch.optim.Optimizer, its class, its name, a sequence of optimizers, or None
-        What trained the module.
-
-    Raises
-    ------
-    OptimizerError
-        No norm is given, and none is known for the optimizer.
-    """
-    if optimizer is None:
-        return Limit(norm or PARAMETER_NORMS["l2"], "", ())
-    try:
-        own = optimizers.geometry_of(optimizer, module)
-    except OptimizerError as error:
-        # A module can be measured in a norm that is asked for, wherever its training goes.
-        if norm is None:
-            raise
-        unknown = Finding(Code.UNKNOWN_LIMIT, details={"norm": norm.name, "error": error})
-        return Limit(norm, "", (unknown,))
-    # In any other norm than its own the training is no steepest descent.
-    if norm is None or norm == own.norm:
-        return Limit(own.norm, own.words, ())
-    names = {"optimizer": own.words, "own": own.norm.name, "norm": norm.name}
-    return Limit(norm, "", (Finding(Code.OTHER_NORM, details=names),))
+def _against(measured: MeasuredNorm) -> Iterator[Finding]:
+    """Say why the optimizer does not converge to KKT points in the norm that is measured."""
+    name = measured.norm.name
+    if measured.unknown is not None:
+        yield Finding(Code.UNKNOWN_LIMIT, details={"norm": name, "error": measured.unknown})
+    own = measured.of_optimizer
+    if own is not None and own.norm != measured.norm:
+        names = {"optimizer": own.words, "own": own.norm.name, "norm": name}
+        yield Finding(Code.OTHER_NORM, details=names)
 
 
 def weight_decay(optimizer: object, box: BoxLimit | None = None) -> Finding | None:
@@ -171,7 +128,7 @@ class TrainingTest:
     def findings(
         self,
         subject: Subject,
-        limit: Limit,
+        measured: MeasuredNorm,
         optimizer: object,
         loss: object,
         judged: JudgedLoss,
@@ -183,8 +140,8 @@ class TrainingTest:
         ----------
         subject : Subject
             The module.
-        limit : Limit
-            What `limit_of` found of the optimizer.
+        measured : MeasuredNorm
+            The norm in which it is measured, and that of the optimizer.
         optimizer : torch.optim.Optimizer, its class, its name, a sequence of optimizers, or None
             What trained the module.
         loss : str, MarginLoss, callable or None
@@ -194,12 +151,12 @@ class TrainingTest:
         box : BoxLimit or None
             Where the module is in the limit with weight decay.
         """
-        known = limit.trained_by or optimizer is None
+        known = measured.trained_by or optimizer is None
         found = list[Finding]()
         of_decay = weight_decay(optimizer, box)
         if of_decay is not None:
             found.append(of_decay)
-        found += limit.findings
+        found += _against(measured)
         found += _betas(optimizer)
         found += _known_by_name(optimizer)
         if judged.refusal is not None:
@@ -217,7 +174,7 @@ class TrainingTest:
                 found += self._small_gradients(subject.module_itself, optimizer)
         if not any(finding.code.keeps_from_limit for finding in found):
             rate = Code.CONSTANT_RATE
-            if limit.norm.name in GRADIENT_DESCENTS and not judged.logarithm:
+            if measured.norm.name in GRADIENT_DESCENTS and not judged.logarithm:
                 rate = Code.LOGARITHMIC_RATE
             found.append(Finding(rate))
         return found

@@ -28,11 +28,12 @@ from implicit_bias.diagnosis.checks import check, what_is_measured
 from implicit_bias.diagnosis.findings import Code, Finding, GapBounds, warn
 from implicit_bias.diagnosis.loss_tail import judge_loss
 from implicit_bias.diagnosis.norm_evidence import Evidence, NormRow, NormTable
-from implicit_bias.diagnosis.training import TrainingTest, limit_of
+from implicit_bias.diagnosis.training import TrainingTest
 from implicit_bias.modules.evaluate import as_module, drawn_like, evaluating
 from implicit_bias.modules.loading import collected
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.multipliers import best_multipliers
+from implicit_bias.modules.optimizers import measured_norm
 from implicit_bias.modules.subject import SeparationError, Subject, margins_of
 from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_norm, one_or_several
 
@@ -236,14 +237,14 @@ def which_norm(
     geometries = {norm.name: norm for norm in map(as_parameter_norm, asked)}
     if not asked or len(geometries) < len(asked):
         raise ValueError(f"norms must name at least one, and none twice, got {asked}")
-    limit = limit_of(module, None, optimizer)
+    measured = measured_norm(module, None, optimizer)
     own = ""
     if optimizer is not None:
-        own = limit.norm.name
+        own = measured.norm.name
         # A norm that was asked for by this name is the same one: the row is not there twice.
-        geometries.setdefault(own, limit.norm)
+        geometries.setdefault(own, measured.norm)
     references = _as_references(reference)
-    with one_thread_if_small(module, inputs), evaluating(module) as (module, modes):
+    with evaluating(module) as (module, modes), one_thread_if_small(module, inputs):
         # The module is checked; of a reference, whose inputs are the same, its margins are.
         subject, doubts = check(
             module,
@@ -260,10 +261,8 @@ def which_norm(
         for each in references:
             margins = margins_of(_with_state_of(each, module), inputs, labels)
             subjects.append(_reference(margins, subject, deadline))
-        # What follows the searches takes about as long as the checks did, but for the searches for
-        # leading parts.
-        searched = sum(each.seconds for each in subjects)
-        deadline = deadline.leaving(time.monotonic() - started - searched)
+        # What follows the searches takes about as long as the checks did.
+        deadline = deadline.leaving(time.monotonic() - started)
         table = NormTable(
             rows=_rows(subjects, geometries, deadline),
             reached=[each.module_itself.min_margin for each in subjects],
@@ -276,7 +275,7 @@ def which_norm(
         findings = [conclusion.why, *table.caveats()]
         if subject.linear:
             findings.append(Finding(Code.LINEAR_MODULE))
-        findings += TrainingTest().findings(subject, limit, optimizer, loss, judged)
+        findings += TrainingTest().findings(subject, measured, optimizer, loss, judged)
         findings += what_is_measured(subject, about)
         findings += doubts
     warn(findings, stacklevel=2)

@@ -17,6 +17,7 @@ level_method.py        the same for norms that no solver takes
 kinks.py               the KKT gap with the gradients on all sides of kinks
 steps.py               how an optimizer moves each tensor, and its weight decay
 optimizers.py          the norm of optimizers, from their parameter groups
+past_rates.py          how far weight decay has acted, by the rates of the past steps
 single_samples.py      the norm of Adam with one sample at a time
 subject.py             the one check, the degree, and the one way to measure
 fold.py                batch normalisation, folded into the layer before it

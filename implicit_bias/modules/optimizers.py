@@ -125,6 +125,62 @@ def geometry_of(optimizer: object, module: nn.Module) -> Geometry:
     return Geometry(_composed(inner, rates), words)
 
 
+@dataclass(frozen=True)
+class MeasuredNorm:
+    """The norm in which a module is measured, beside that of its optimizer.
+
+    Attributes
+    ----------
+    norm : ParameterNorm
+        The norm asked for; else that of the optimizer; else l2.
+    of_optimizer : Geometry or None
+        The norm of the optimizer; None without an optimizer, or where its norm is not known.
+    unknown : OptimizerError or None
+        Why the norm of the optimizer is not known.
+    """
+
+    norm: ParameterNorm
+    of_optimizer: Geometry | None = None
+    unknown: OptimizerError | None = None
+
+    @property
+    def trained_by(self) -> str:
+        """The optimizers, if they converge to KKT points in this norm; else empty."""
+        # In any other norm than its own the training is no steepest descent.
+        if self.of_optimizer is None or self.of_optimizer.norm != self.norm:
+            return ""
+        return self.of_optimizer.words
+
+
+def measured_norm(module: nn.Module, norm: ParameterNorm | None, optimizer: object) -> MeasuredNorm:
+    """Find the norm in which to measure a module.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Of whose parameters the norm is.
+    norm : ParameterNorm or None
+        The norm asked for; by default that of the optimizer, or l2.
+    optimizer : torch.optim.Optimizer, its class, its name, a sequence of optimizers, or None
+        What trained the module.
+
+    Raises
+    ------
+    OptimizerError
+        No norm is given, and none is known for the optimizer.
+    """
+    if optimizer is None:
+        return MeasuredNorm(norm or PARAMETER_NORMS["l2"])
+    try:
+        own = geometry_of(optimizer, module)
+    except OptimizerError as error:
+        # A module can be measured in a norm that is asked for, wherever its training goes.
+        if norm is None:
+            raise
+        return MeasuredNorm(norm, unknown=error)
+    return MeasuredNorm(norm or own.norm, own)
+
+
 def norm_of(given: GivenNorm | Optimizer | Sequence[Optimizer], module: nn.Module) -> ParameterNorm:
     """Return a norm that is given as such, by its name, or by the optimizers whose bias it is."""
     if isinstance(given, (Optimizer, Sequence)) and not isinstance(given, str):

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -219,15 +218,12 @@ class Subject:
         With ``leading`` the margins of the module itself; else None.
     not_checked : tuple of str
         Parameters in which there was no time to look for jumps of the leading-order part.
-    seconds : float
-        What the search for the leading-order part took.
     """
 
     function: Margins
     degree: float
     whole: Margins | None = None
     not_checked: tuple[str, ...] = ()
-    seconds: float = 0.0
 
     @classmethod
     @pointing_to_the_page()
@@ -316,15 +312,8 @@ class Subject:
             raise ValueError(NOTHING_TRAINED)
         function = function.restricted(names, function.theta)
         if leading:
-            began = time.perf_counter()
             found = leading_part(function, degree, deadline=deadline, jumps=jumps)
-            return cls(
-                found.margins,
-                found.degree,
-                whole=function,
-                not_checked=found.not_checked,
-                seconds=time.perf_counter() - began,
-            )
+            return cls(found.margins, found.degree, whole=function, not_checked=found.not_checked)
         return cls(function, homogeneity.degree_of(at_nonzero_outputs(function), degree))
 
     @classmethod
