@@ -259,14 +259,13 @@ def _replayed(scheduler: LRScheduler) -> list[list[float]]:
     """Return the rates of all groups at the start and after each step of a scheduler."""
     groups = []
     for group in scheduler.optimizer.param_groups:
-        if "initial_lr" not in group:
-            raise ValueError(
-                f"a parameter group has come to the optimizer after its scheduler: {CURE}"
-            )
         # A parameter without a gradient, which steps leave as it is.
-        groups.append({"params": [torch.zeros(1)], "lr": float(group["initial_lr"])})
+        groups.append({"params": [torch.zeros(1)], "lr": group.get("initial_lr", group["lr"])})
     optimizer = torch.optim.SGD(groups)
+    # First, as schedulers that cannot be replayed (ReduceLROnPlateau) set no initial rate.
     rebuilt = _rebuilt(scheduler, optimizer)
+    if any("initial_lr" not in group for group in scheduler.optimizer.param_groups):
+        raise ValueError(f"a parameter group has come to the optimizer after its scheduler: {CURE}")
     # torch warns where the scheduler steps before the optimizer has.
     optimizer.step()
     rates = [[group["lr"] for group in optimizer.param_groups]]
