@@ -5,8 +5,8 @@ norm                                            solver
 ==============================================  ================================================
 sums of l2; entries (l1, l_inf, l_p); nuclear,  the built-in method, or HiGHS under l1 and
 spectral, and their sums over groups            l_inf, of the smallest estimated time (`costs`)
-sums of l2, hard margin of two classes, 100     the embedding, which forms no products of
-features at most, condition number above 1e5    samples
+sums of l2, at most 100 features, condition     the embedding, which forms no products of
+number above 1e5                                samples
 sums of l2, hard margin, 50 times as many       the working set, where the estimate of the
 samples and 100 times as many rows as a         interior point in the space of the features is
 working set has                                 the smallest
@@ -47,10 +47,11 @@ INTERIOR_POINT_LIMIT = 3000
 MANY_SAMPLES = 50
 MANY_ROWS = 100
 
-# Features up to which "auto" looks at the condition number of the samples, and the condition number
-# from which on it takes the embedding for a hard margin. Products of samples have its square, and
+# Features, and entries of the rows, up to which "auto" looks at the condition number of the samples,
+# and the condition number from which on it takes the embedding. Products of samples have its square, and
 # 1e10 leaves six of sixteen digits. On unscaled breast cancer (1.5e6) all other methods fail.
 FEW_FEATURES = 100
+FEW_ENTRIES = 2**22
 ILL_CONDITIONED = 1e5
 
 # The space in which an interior point solves for its steps.
@@ -226,11 +227,10 @@ def choose(problem: MarginProblem) -> Choice:
 
 
 def _products_lose_digits(problem: MarginProblem) -> bool:
-    """Whether a hard margin of few features asks for more digits than products of samples have."""
-    # The embedding takes two classes: of more it solves as an interior point does, on products.
-    if problem.classes is not None or not problem.hard_margin:
+    """Whether few features ask for more digits than products of samples have."""
+    if costs.kind_of(problem) != "euclidean" or math.prod(problem.norm_shape[1:]) > FEW_FEATURES:
         return False
-    if costs.kind_of(problem) != "euclidean" or math.prod(problem.norm_shape) > FEW_FEATURES:
+    if len(problem.constraints) * math.prod(problem.norm_shape) > FEW_ENTRIES:
         return False
     X = problem.X
     if problem.intercept:  # which absorbs what all samples have in common

@@ -1,15 +1,19 @@
-r"""A problem of two classes and groups in centred, equilibrated features, for `feature_space`.
+r"""A problem with sums of l2 in centred, equilibrated features, for `feature_space`.
 
 Inputs that vary little around an offset, years say, are centred where something absorbs the offset:
 the intercept, or a constant feature, whose penalty then is a row of T that is not diagonal. The
 centring is exact by Sterbenz's lemma, and all scalings are powers of two: nothing is rounded.
 
+Coefficients of K classes sum to 0 over the classes, so that r = K - 1 coordinates hold them: those
+in the rows u of an orthonormal basis (r, K) of such vectors, in which no norm changes. Label
+vectors b_p become U b_p. Of two classes r is 1, and U b_p the label.
+
 ======  ==========  ==========================================================================
-phi_n   (P,)        features of sample n: the used gates times the inputs
-nu      (N,)        powers of two near the features' norms; c_n = sigma / nu_n, the box is C nu_n
-v       (P',)       of centred, equilibrated features, and the intercept last where there is one
+phi_n   (F,)        features of sample n: the used gates times the inputs; P = r F
+nu      (R,)        powers of two near the features' norms; c_p = sigma / nu_p, the box is C nu_p
+v       (P',)       of centred, equilibrated features, and r offsets last where there are intercepts
 T       (P, P')     back from there, w = T v
-B       (N, P')     y_n phi_n / nu_n in these coordinates
+B       (R, P')     U b_p (x) phi_n(p) / nu_p in these coordinates
 ======  ==========  ==========================================================================
 """
 
@@ -18,13 +22,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.base.validation import Array
-from implicit_bias.problem import MarginProblem
+from implicit_bias.bounds.balance import balanced
+from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers.scaling import MergedInputs
 from implicit_bias.solvers.second_order import Groups
 
@@ -34,35 +40,47 @@ class EquilibratedProblem:
 
     Attributes
     ----------
-    B, c, C : Tensor of shape (N, P'), (N,), and (N,) or (0,)
-        The scaled samples, and what bounds their alpha: of length 0 with a hard margin.
+    B, c, C : Tensor of shape (R, P'), (R,), and (N,) or (0,)
+        The scaled rows, and what bounds the alpha of samples: of length 0 with a hard margin.
     T : Tensor of shape (P, P')
         From the coordinates of B to those of the norm.
     groups : Groups
         Group of each entry of w.
-    nu, sigma : Tensor of shape (N,), float
-        Scales of the samples, and of the norm.
+    nu, sigma : Tensor of shape (R,), float
+        Scales of the rows, and of the norm.
+    samples : Tensor of int, shape (R,)
+        The sample of each row.
     soft : bool
         Whether the margin is soft.
+    shares_boxes : bool
+        Whether rows of one sample share its box: soft margins of many classes.
     """
 
-    def __init__(self, problem: MarginProblem, device: torch.device) -> None:
+    def __init__(self, problem: MarginProblem, rows: Constraints, device: torch.device) -> None:
         self._problem = problem
+        self._rows = rows
         self._intercept = problem.intercept
         gates = sp.csc_array(problem.features.sparse_gates)
         self._used = used_gates(gates)
-        Z = gates[:, self._used].toarray()
+        Z = gates[:, self._used].toarray()[rows.samples]
+        X = problem.X[rows.samples]
+        # U b_p (R, r): the labels of two classes.
+        self._basis = np.eye(1)
+        if rows.width > 1:
+            self._basis = scipy.linalg.helmert(rows.width)
+        labels = rows.labels @ self._basis.T
+        r = len(self._basis)
 
         # --- centring --------------------------------------------------------------------------
         # A free intercept absorbs the offsets only where every gate is constant.
         absorbed = problem.intercept and bool((Z == Z[0]).all())
-        self._inputs = MergedInputs(problem.X)
-        offsets = offsets_of(problem.X, self._inputs, absorbed)  # (D',)
+        self._inputs = MergedInputs(X)
+        offsets = offsets_of(X, self._inputs, absorbed)  # (D',)
         n_inputs = len(offsets)
         n_features = n_inputs * len(self._used)
 
-        # --- scales: of the samples, then of the features ---------------------------------------
-        norms = problem.feature_norms
+        # --- scales: of the rows, then of the features ------------------------------------------
+        norms = problem.feature_norms[rows.samples]
         smallest = 1.0
         if norms.any():
             smallest = float(norms[norms > 0].min())
@@ -70,15 +88,19 @@ class EquilibratedProblem:
             # The intercept's constant must not drown the features of any sample.
             norms = np.hypot(norms, smallest)
         nu = power_of_two(np.where(norms > 0, norms, smallest))
-        B = np.empty((len(Z), n_features + problem.intercept))
-        inputs = self._inputs.of(problem.X, offsets[:-1])
+        features = np.empty((len(Z), n_features + problem.intercept))
+        inputs = self._inputs.of(X, offsets[:-1])
         blocks = [slice(m * n_inputs, (m + 1) * n_inputs) for m in range(len(self._used))]
         for m, block in enumerate(blocks):
-            np.multiply(inputs, (problem.y * Z[:, m] / nu)[:, None], out=B[:, block])
-        B[:, n_features:] = (problem.y / nu)[:, None]
-        sizes = np.sqrt(np.einsum("np,np->p", B, B))
+            np.multiply(inputs, (Z[:, m] / nu)[:, None], out=features[:, block])
+        features[:, n_features:] = (1.0 / nu)[:, None]
+        sizes = np.sqrt(np.einsum("np,np->p", features, features))
         scale = 1.0 / power_of_two(np.where(sizes > 0, sizes, 1.0))
-        B *= scale
+        features *= scale
+        # The features of each coordinate of the classes, then the offsets of all.
+        of_features = labels[:, :, None] * features[:, None, :n_features]
+        of_offsets = labels[:, :, None] * features[:, None, n_features:]
+        B = np.hstack([of_features.reshape(len(Z), -1), of_offsets.reshape(len(Z), -1)])
 
         # --- (w, b) = T v with all rows: scaled, then moved back by the offsets ------------------
         whole = np.diag(scale)
@@ -87,31 +109,45 @@ class EquilibratedProblem:
                 whole[-1, block] -= Z[0, m] * offsets * scale[block]
             elif self._inputs.norm > 0:
                 whole[block.stop - 1, block] -= offsets / self._inputs.norm * scale[block]
+        corners = [
+            [whole[:n_features, :n_features], whole[:n_features, n_features:]],
+            [whole[n_features:, :n_features], whole[n_features:, n_features:]],
+        ]
+        # The same for each coordinate of the classes, whose offsets come after all features.
+        whole = np.block([[np.kron(np.eye(r), corner) for corner in side] for side in corners])
         self._whole = torch.as_tensor(whole, device=device)
         self._back = torch.linalg.inv(self._whole)
-        self.T = self._whole[:n_features]
+        self.T = self._whole[: r * n_features]
 
         group = np.unique(problem.groups[self._used], return_inverse=True)[1]
-        index = torch.as_tensor(np.repeat(group, n_inputs), device=device)
-        self.groups = Groups(index, int(group.max()) + 1)
+        index = np.tile(np.repeat(group, n_inputs), r)
+        self.groups = Groups(torch.as_tensor(index, device=device), int(group.max()) + 1)
         self.B = torch.as_tensor(B, device=device)
         self.sigma = float(nu.min())
         self.nu = torch.as_tensor(nu, device=device)
         self.soft = not problem.hard_margin
         self.c = self.sigma / self.nu
         self.C = self.nu[:0]
+        # The samples of the rows, numbered in their order: rows of one sample share its box.
+        chosen, first, numbers = np.unique(rows.samples, return_index=True, return_inverse=True)
+        self.samples = torch.as_tensor(numbers, device=device)
+        self.shares_boxes = self.soft and len(chosen) < len(rows)
         if self.soft:
-            self.C = torch.tensor(problem.box, device=device) * self.nu
+            self.C = torch.tensor(problem.box[chosen], device=device) * self.nu[first]
 
     def boxed(self, alpha: Tensor) -> Tensor:
-        """Return those of alpha that a box bounds: all, or none with the hard margin."""
-        return alpha[: len(self.C)]
+        """Return what boxes bound, (N,): sums of alpha over the rows of a sample, or nothing."""
+        if not self.shares_boxes:
+            return alpha[: len(self.C)]
+        return self.C.new_zeros(self.C.shape).index_add(0, self.samples, alpha)
 
     def per_sample(self, values: Tensor) -> Tensor | float:
-        """Return values of boxes as those of samples: 0 where there is no box."""
+        """Return values of boxes, (N,), as those of rows, (R,): 0 where there is no box."""
         if not len(values):
             return 0.0
-        return values
+        if not self.shares_boxes:
+            return values
+        return values[self.samples]
 
     # --- coordinates -----------------------------------------------------------------------------
 
@@ -133,6 +169,10 @@ class EquilibratedProblem:
         """Return alpha with sum_n alpha_n y_n = 0 where there is an intercept, none larger."""
         if not self._intercept:
             return alpha
+        if self._rows.width > 1:
+            values = (alpha / self.nu).cpu().numpy()
+            found = torch.as_tensor(balanced(self._rows, values), device=alpha.device)
+            return found * self.nu
         e = self.B[:, -1]
         signed = e * alpha
         positive = torch.where(signed > 0, signed, 0.0).sum()
@@ -149,7 +189,7 @@ class EquilibratedProblem:
         if largest > 0:
             growth = 1.0 / largest
         if self.soft and value > 0:
-            growth = min(growth, float((self.C / alpha).min()))
+            growth = min(growth, float((self.C / self.boxed(alpha)).min()))
         if not (value > 0 and math.isfinite(growth)):
             return 0.0
         return value * growth
@@ -167,7 +207,7 @@ class EquilibratedProblem:
         """B' alpha of balanced alpha, whose entry of the intercept is 0."""
         pull = self.B.T @ alpha
         if self._intercept:
-            pull[-1] = 0.0
+            pull[len(self.T) :] = 0.0
         return pull
 
     def _largest(self, pull: Tensor) -> float:
@@ -178,7 +218,11 @@ class EquilibratedProblem:
         """Return the upper bound from v; and by how much a margin falls short."""
         norm = float(self.groups.norms(self.T @ v).sum())
         if self.soft:
-            return norm + float(self.C @ (self.c - margins).clamp(min=0.0)), 0.0
+            short = (self.c - margins).clamp(min=0.0)
+            if self.shares_boxes:  # the largest of a sample's rows counts
+                none = torch.zeros_like(self.C)
+                short = none.scatter_reduce(0, self.samples, short, "amax")
+            return norm + float(self.C @ short), 0.0
         smallest = float((margins / self.c).min())
         upper = math.inf
         if smallest > 0:
@@ -191,14 +235,20 @@ class EquilibratedProblem:
         """Return alpha of the samples, (N,), of the problem as posed."""
         return (self.balanced(alpha) / self.nu).cpu().numpy()
 
-    def coefficients(self, v: Tensor) -> tuple[Array, float]:
-        """Return zeta (M, D) and the intercept of the problem as posed."""
+    def coefficients(self, v: Tensor) -> tuple[Array, float | Array]:
+        """Return zeta (M, D) or (K, M, D), and the offset or offsets, of the problem as posed."""
         whole = (self._whole @ v).cpu().numpy() / self.sigma
-        w = whole[: len(self.T)]
-        b = whole[len(self.T) :].sum()
-        coef = np.zeros(self._problem.features.shape)
-        coef[self._used] = self._inputs.expand(w.reshape(len(self._used), -1))
-        return coef, float(b)
+        r = len(self._basis)
+        w = whole[: len(self.T)].reshape(r, len(self._used), -1)
+        offsets = np.zeros(r)
+        if self._intercept:
+            offsets = whole[len(self.T) :]
+        coef = np.zeros((r, *self._problem.features.shape))
+        for own, found in zip(coef, w, strict=True):
+            own[self._used] = self._inputs.expand(found)
+        if self._rows.width == 1:
+            return coef[0], float(offsets[0])
+        return np.tensordot(self._basis.T, coef, axes=1), self._basis.T @ offsets
 
 
 def used_gates(gates: sp.csc_array) -> NDArray[np.int64]:

@@ -120,14 +120,20 @@ class FeatureSpace(RowSolver):
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Take sums of l2 of two classes; the interior point takes all else."""
-        if problem.classes is not None or has_class_cone(problem):
+        rows = self.chosen(problem)
+        if not self._embeds(problem, rows):
             options = {x.name: getattr(self, x.name) for x in fields(RowSolver)}
             return InteriorPoint(system="features", **options).prepare(problem, start)
-        rows = self.chosen(problem)
-        posed = problem
-        if self.rows is not None:
-            posed = problem.subset(rows.samples)
-        return Embedding(self, posed, rows)
+        return Embedding(self, problem, rows)
+
+    def _embeds(self, problem: MarginProblem, rows: Constraints) -> bool:
+        """Whether the embedding takes a problem: sums of l2, of many classes if they are small."""
+        if has_class_cone(problem):
+            return False
+        # Of many classes the matrix of the rows is r times as large as the features.
+        if rows.width == 1:
+            return True
+        return len(rows) * math.prod(problem.coef_shape) <= 2**24
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -175,7 +181,7 @@ class Embedding(Run):
     def __init__(self, solver: FeatureSpace, problem: MarginProblem, rows: Constraints) -> None:
         self.solver = solver
         self.rows = rows
-        self.scaled = EquilibratedProblem(problem, torch.device(solver.device))
+        self.scaled = EquilibratedProblem(problem, rows, torch.device(solver.device))
         # The best bounds so far, and what attains them.
         self.lower = 0.0
         self.upper = math.inf
@@ -351,6 +357,58 @@ class Embedding(Run):
         )
 
 
+class RowWeights:
+    """The matrix H of a Newton step, at one iterate: diagonal where each row has a box of its own.
+
+    Where the rows of a sample share its box, H^-1 = diag(s/alpha) + E diag(xi/beta) E' adds up
+    the rows of each sample, E (R, N). With a = alpha/s, m the mean of a sample's rows weighted by
+    a, and A the sum of its a,
+
+        H q  =  a (q - E m) + a E m b / (b + A),      b = beta/xi,      m = E' (a q) / A,
+
+    which subtracts nothing that is nearly equal but q and its means. H^(1/2) has the root of
+    b / (b + A) in its place.
+
+    Parameters
+    ----------
+    scaled : EquilibratedProblem
+        The problem.
+    point : EmbeddingIterate
+        The iterate.
+    """
+
+    def __init__(self, scaled: EquilibratedProblem, point: EmbeddingIterate) -> None:
+        self.scaled = scaled
+        if not scaled.shares_boxes:
+            box = scaled.per_sample(point.xi / point.beta)
+            self.a = 1.0 / (point.s / point.alpha + box)
+            return
+        self.a = point.alpha / point.s
+        self.totals = scaled.boxed(self.a)
+        b = point.beta / point.xi
+        self.fraction = b / (b + self.totals)
+
+    def times(self, q: Tensor) -> Tensor:
+        """H q (R,)."""
+        if not self.scaled.shares_boxes:
+            return self.a * q
+        return self.a * self._with_means(q[:, None], self.fraction)[:, 0]
+
+    def roots(self, B: Tensor) -> tuple[Tensor, Tensor]:
+        """Return rows (R, P') and their weights (R,), which together are H^(1/2) B."""
+        if not self.scaled.shares_boxes:
+            return B, self.a.sqrt()
+        return self._with_means(B, self.fraction.sqrt()), self.a.sqrt()
+
+    def _with_means(self, rows: Tensor, fraction: Tensor) -> Tensor:
+        """Return rows whose weighted means over each sample are a fraction (N,) of the given."""
+        samples = self.scaled.samples
+        sums = rows.new_zeros(len(self.totals), rows.shape[1])
+        sums.index_add_(0, samples, self.a[:, None] * rows)
+        means = sums / self.totals[:, None]
+        return rows - (means * (1.0 - fraction)[:, None])[samples]
+
+
 @dataclass(eq=False, kw_only=True)
 class EmbeddingNewton:
     """The factored Newton system at one iterate: by QR, refined with the rows themselves.
@@ -390,9 +448,9 @@ class EmbeddingNewton:
         p = self.point
         scaled = self.scaled
         tau = p.tau[0]
-        box = scaled.per_sample(p.xi / p.beta)
-        self.h = 1.0 / (p.s / p.alpha + box)
-        self.R = qr_factor(self.cones.weighted(scaled.T), scaled.B, self.h.sqrt())
+        self.H = RowWeights(scaled, p)
+        rows, weights = self.H.roots(scaled.B)
+        self.R = qr_factor(self.cones.weighted(scaled.T), rows, weights)
         # The direction of tau: the right-hand sides that dtau = 1 has in (margins), (box) and
         # (cones). It is v / tau plus what is solved for here. B v / tau is known from the iterate:
         # s - xi + tau c and the residual, over tau. Computed with B, its rounding would be
@@ -413,7 +471,7 @@ class EmbeddingNewton:
     def solve(
         self, q: Tensor, cone: ConeVectors, pull: Tensor, tau: float
     ) -> tuple[Tensor, Tensor, ConeVectors]:
-        """dv, dalpha = h (q - B dv) and the cones' dual change, with B' dalpha = T' dV - pull."""
+        """dv, dalpha = H (q - B dv) and the cones' dual change, with B' dalpha = T' dV - pull."""
         B = self.scaled.B
         T = self.scaled.T
         v = torch.zeros_like(pull)
@@ -421,9 +479,9 @@ class EmbeddingNewton:
         first = 0.0
         last = math.inf
         for _ in range(self.refinements):
-            alpha = self.h * q
+            alpha = self.H.times(q)
             if answer is not None:  # at first v is 0, and so is B v
-                alpha = self.h * (q - B @ v)
+                alpha = self.H.times(q - B @ v)
             z = self.cones.dual_change(cone, T @ v, tau)
             residual = pull + B.T @ alpha + T.T @ self.cones.tail(z)
             half = torch.linalg.solve_triangular(self.R.T, residual[:, None], upper=False)
