@@ -37,12 +37,7 @@ def kernel_by_hand(module: nn.Module, inputs: Tensor) -> Array:
             of_sample.append(nn.utils.parameters_to_vector(parts).numpy())
         features.append(of_sample)
     J = np.array(features)  # (N, K, P)
-    kernel = np.zeros((len(J), len(J)))
-    for n in range(len(J)):
-        for m in range(len(J)):
-            for k in range(J.shape[1]):
-                kernel[n, m] += J[n, k] @ J[m, k]
-    return kernel
+    return np.einsum("nkp, mkp -> nm", J, J)
 
 
 def alignment_by_hand(first: Array, second: Array) -> float:
