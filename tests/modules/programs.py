@@ -14,15 +14,13 @@ from implicit_bias.base.validation import Array
 from implicit_bias.modules import tangent_program
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.subject import Subject, margins_of
-from implicit_bias.norms import L1, L2, LInf, Spectral
+from implicit_bias.norms import LInf, Spectral
 from implicit_bias.norms.tensors import ComposedNorm, ParameterNorm, as_parameter_norm
 
 N, D = 9, 4
 X = drawn(N, D)
 NORMS: dict[str, ParameterNorm] = {
     **{name: as_parameter_norm(name) for name in ("l2", "l1", "linf", "spectral", "nuclear")},
-    "sum-of-spectral": ComposedNorm(Spectral(), L1()),
-    "max-of-l2": ComposedNorm(L2(), LInf()),
     "mixed": ComposedNorm({"": Spectral(), "2": LInf(), "scale": LInf()}, LInf(), scale={"2": 0.3}),
 }
 

@@ -81,14 +81,6 @@ def hooked() -> nn.Module:
     return layered(first=first)
 
 
-def partly_frozen() -> nn.Module:
-    return layered(first=frozen(square()))
-
-
-def mixed_modes() -> nn.Module:
-    return layered(nn.Sequential(nn.Dropout(0.5).eval(), nn.Dropout(0.1)))
-
-
 MODULES: dict[str, Callable[[], nn.Module]] = {
     "tied": tied,
     "weight norm": weight_norm(parametrizations.weight_norm),
@@ -97,8 +89,8 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "buffers": still,
     "counting": lambda: layered(Counting()),
     "hooks": hooked,
-    "partly frozen": partly_frozen,
-    "modes": mixed_modes,
+    "partly frozen": lambda: layered(first=frozen(square())),
+    "modes": lambda: layered(nn.Sequential(nn.Dropout(0.5).eval(), nn.Dropout(0.1))),
 }
 
 
