@@ -107,6 +107,8 @@ def test_a_constant_rate_needs_no_telling() -> None:
     training.run()
     assert training.decayed() == training.by_hand()
     assert training.decayed(training.rates) == training.by_hand()
+    training.groups[0]["lr"] = 0.0  # set after the steps, so that it says nothing of them
+    assert math.isnan(training.decayed())
 
 
 @pytest.mark.parametrize("build", [cosine, rising, of_each_group, warmup])
