@@ -102,6 +102,8 @@ def test_the_norm_of_a_deep_linear_network(
 
 def test_what_only_looks_like_a_family_is_not_recognised() -> None:
     X = cloud()[0]
+    space = known(own(diagonal(lambda u, v: u**2 - v**2), X).function_space)
+    assert (space.family, space.norm) == ("diagonal", "l1")
     for module in (
         diagonal(lambda u, v: (u**2 - v**2).abs()),
         of(np.eye(4), np.ones((1, 4)), between=nn.ReLU),

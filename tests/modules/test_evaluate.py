@@ -66,13 +66,6 @@ class Counting(nn.Module):
         return self.scale * x
 
 
-def still() -> nn.Module:
-    module = layered()
-    module.register_buffer("persistent", torch.arange(3))
-    module.register_buffer("transient", torch.ones(2), persistent=False)
-    return module
-
-
 def hooked() -> nn.Module:
     first = square()
     first.register_forward_pre_hook(lambda part, inputs: (inputs[0] * 2.0,))
@@ -86,7 +79,6 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "weight norm": weight_norm(parametrizations.weight_norm),
     "spectral norm by hooks": weight_norm(nn.utils.spectral_norm),
     "batch norm": lambda: layered(nn.BatchNorm1d(D)),
-    "buffers": still,
     "counting": lambda: layered(Counting()),
     "hooks": hooked,
     "partly frozen": lambda: layered(first=frozen(square())),
@@ -198,7 +190,7 @@ def test_a_module_is_left_as_it_is(function: str, name: str) -> None:
 
 
 def test_a_module_in_single_precision_is_measured_and_not_trained() -> None:
-    module, inputs, labels = built("buffers", torch.float32, training=True)
+    module, inputs, labels = built("hooks", torch.float32, training=True)
     with unchanged(module):
         assert stationarity(module, (inputs,), labels).program.degree == 2.0
         with pytest.raises(ValueError, match="float64"):

@@ -57,15 +57,7 @@ def scheduled(optimizer: Optimizer) -> Optimizer:
 # (6, 4) and (outputs, 6).
 CASES: dict[str, tuple[Callable[[Any], Any], str, tuple[float, float]]] = {
     "sgd of two rates": (lambda m: SGD(groups(m, 0.1, 0.4), momentum=0.9), "l2 l2", (0.5, 1.0)),
-    "adam of two rates": (lambda m: Adam(groups(m, 0.01, 0.002)), "linf linf", (1.0, 0.2)),
     "scheduled": (lambda m: scheduled(NAdam(groups(m, 0.01, 0.002))), "linf linf", (1.0, 0.2)),
-    "sign and adamw": (
-        lambda m: [
-            SignDescent([m[0].weight], lr=0.01),
-            AdamW([m[2].weight], lr=0.02, weight_decay=0.0),
-        ],
-        *("linf linf", (0.5, 1.0)),
-    ),
     "muon": (lambda m: muon(m.parameters()), "spectral spectral", (math.sqrt(6 / 4), 1.0)),
     "muon as adamw": (
         lambda m: muon(m.parameters(), adjust_lr_fn="match_rms_adamw"),
@@ -146,6 +138,6 @@ def test_decay_of_one_group_is_decay() -> None:
     assert not has_decay(SGD([first, last], lr=0.1))
 
 
-@pytest.mark.parametrize("named", ["adam", [NAdam]])
+@pytest.mark.parametrize("named", ["adam", [NAdam], SignDescent])
 def test_an_optimizer_by_name_or_class_has_one_rate(named: object) -> None:
     assert geometry_of(named, network()).norm is PARAMETER_NORMS["linf"]

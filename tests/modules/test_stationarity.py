@@ -29,7 +29,6 @@ from implicit_bias.modules.stationarity import (
     kkt_measure,
     stationarity,
 )
-from implicit_bias.modules.tangent_program import Multipliers
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts
 
@@ -61,16 +60,6 @@ def at_limit(network: Network) -> tuple[Network, ib.Solution]:
     solution.raise_for_status()
     set_weights(network, solution.coef)
     return network, solution
-
-
-def measure(network: Network, X: Array = X, y: Array = Y) -> Multipliers:
-    return stationarity(network, network.prepare(X), y)
-
-
-def linear_svm(X: Array, y: Array) -> ib.Solution:
-    solution = ib.solve(plain(X, y), tol=SOLVE_TOL)
-    solution.raise_for_status()
-    return solution
 
 
 # --- gated networks in the limit -------------------------------------------------------------
@@ -165,7 +154,7 @@ def test_a_flipped_label_is_named() -> None:
     y = Y.copy()
     y[7] *= -1.0
     with pytest.raises(ib.SeparationError, match="1 of 30 samples"):
-        measure(network, X, y)
+        stationarity(network, network.prepare(X), y)
     assert np.isnan(list(kkt_measure(X, y)(network).values())).all()
     found = ib.certify_network(network, X, y)
     assert found.stationarity is None
@@ -209,7 +198,7 @@ def test_the_gap_is_that_of_the_svm_on_the_gradients(name: str) -> None:
     w = J.T @ found.weights
     assert found.epsilon == pytest.approx(np.linalg.norm(theta.numpy() - w))
     assert found.gap == pytest.approx(found.residual**2 + 2 * found.slackness, abs=1e-9)
-    optimum = degree * linear_svm(J, np.ones(N)).certificate.lower
+    optimum = degree * ib.solve(plain(J, np.ones(N)), tol=SOLVE_TOL).certificate.lower
     assert found.program.size * np.sqrt(1 - found.gap) == pytest.approx(optimum, rel=1e-6)
 
 

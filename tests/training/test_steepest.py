@@ -99,7 +99,7 @@ def test_a_linear_module_converges_to_the_certified_maximum_margin(
 
 def test_a_network_nears_a_kkt_point_of_its_own_norm() -> None:
     goal = 0.4
-    config = LimitConfig(steps=1000, norm="l2", record=5)
+    config = LimitConfig(steps=1000, norm="l2", record=3)
     result = train_to_limit(two_layers(), X4, LABELS, config, stop_at_gap=goal)
     assert result.ending is Ending.GAP
     gaps = [point.gap for point in result.history if point.min_margin > 0]
