@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss, softplus
 
 import implicit_bias as ib
-from diagnosis.asking import finding, quiet
+from diagnosis.asking import descend, finding, quiet
 from example_modules import known, seeded
 from implicit_bias.diagnosis import Code
 from implicit_bias.modules.steps import OptimizerError
@@ -197,10 +197,7 @@ def separating(decay: float, steps: int = 40) -> tuple[nn.Module, Tensor, torch.
     module = seeded(nn.Linear(5, 3, bias=False).double(), 1)
     labels = module(FEW).argmax(dim=1)
     adamw = torch.optim.AdamW(module.parameters(), lr=0.01, weight_decay=decay)
-    for _ in range(steps):
-        adamw.zero_grad()
-        cross_entropy(module(FEW), labels).backward()  # type: ignore[no-untyped-call]
-        adamw.step()
+    descend(adamw, lambda: cross_entropy(module(FEW), labels), steps)
     return module, labels, adamw
 
 

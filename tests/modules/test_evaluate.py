@@ -101,6 +101,9 @@ def until_gap(module: nn.Module, inputs: Any, labels: Any) -> object:
 
 FUNCTIONS: dict[str, Callable[[nn.Module, Any, Any], object]] = {
     "diagnose": ib.diagnose,
+    "which_norm": lambda module, inputs, labels: ib.which_norm(
+        module, inputs, labels, norms="l2", reference=module.state_dict()
+    ),
     "stationarity": lambda module, inputs, labels: stationarity(module, (inputs,), labels),
     "Recorder": record,
     "train_to_limit": limit,
@@ -164,6 +167,7 @@ def built(name: str, dtype: torch.dtype, *, training: bool) -> tuple[nn.Module, 
         *(("stationarity", name) for name in MODULES),
         *(("train_to_limit", name) for name in MODULES if name != "counting"),
         ("diagnose", "spectral norm by hooks"),
+        ("which_norm", "counting"),
         ("Recorder", "modes"),
         ("train_to_limit in linf", "spectral norm by hooks"),
     ],

@@ -9,7 +9,7 @@ from torch import nn
 
 from example_modules import Computed, frozen, linear, of, own_labels, seeded
 from implicit_bias.modules.margins import Margins
-from modules.programs import CASES, D, N, X, labelled, relu, scaled
+from modules.programs import CASES, D, N, X, check_products, labelled, relu, scaled
 
 
 @pytest.mark.parametrize("blocks", [None, 3])
@@ -19,17 +19,11 @@ def test_products_with_the_gradients(name: str, blocks: int | None) -> None:
     program, J = scaled(build(), degree)
     function, theta = program.function, program.theta
     function.entries = function.entries if blocks is None else blocks * len(theta)
-    rng = np.random.default_rng(0)
-    weights, w = rng.random(len(J)), rng.normal(size=J.shape[1])
-    chosen = rng.permutation(len(J))[: len(J) - 2]
-    np.testing.assert_allclose(function.vjp(theta, weights), J.T @ weights, atol=1e-9)
-    np.testing.assert_allclose(function.jvp(theta, torch.tensor(w)), J @ w, atol=1e-9)
-    np.testing.assert_allclose(function.rows(theta, chosen), J[chosen], atol=1e-9)
-    gram = function.gram(theta, chosen)
-    np.testing.assert_allclose(gram, J[chosen] @ J[chosen].T, rtol=1e-9, atol=1e-9)
-    others = rng.permutation(len(J))[:5]
-    gram, J_other = function.gram(theta, chosen, others=others), J[others]
-    np.testing.assert_allclose(gram, J[chosen] @ J_other.T, rtol=1e-10, atol=1e-10 * gram.max())
+    check_products(function, theta, J)
+    chosen, others = np.array([4, 0, 7, 5]), np.array([1, 7, 2])
+    gram = function.gram(theta, chosen, others=others)
+    close = {"rtol": 1e-10, "atol": 1e-10 * gram.max()}
+    np.testing.assert_allclose(gram, J[chosen] @ J[others].T, **close)
     np.testing.assert_allclose(J @ theta.numpy(), degree * function.margins(theta), rtol=1e-9)
 
 
