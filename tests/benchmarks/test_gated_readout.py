@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.lippl2022.gated_readout import GatedReadout, NuclearNormOfUnits
 from implicit_bias import MarginProblem, solve
-from implicit_bias.problem.gating import HyperplaneContexts, dense
+from implicit_bias.problem.gating import HyperplaneContexts
 
 N_FEATURES = 5
 X = np.random.default_rng(0).normal(size=(23, N_FEATURES))
@@ -17,23 +17,6 @@ Y = np.where(X[:, 0] + 0.3 * X[:, 1] > 0, 1.0, -1.0)
 
 def contexts(n_units: int, n_hyperplanes: int = 1, seed: int = 0) -> HyperplaneContexts:
     return HyperplaneContexts.random(X, n_units, n_hyperplanes, random_state=seed)
-
-
-def test_a_gated_readout_has_each_joint_context() -> None:
-    hidden, readout = contexts(3, 2), contexts(1, seed=1)
-    gating = GatedReadout(readout, hidden)
-    test = np.random.default_rng(1).normal(size=(40, N_FEATURES))
-    expected = np.zeros((len(test), 2, 3, 4))
-    for n, x in enumerate(test):
-        for h, c in enumerate(hidden.contexts(x[None])[0]):
-            expected[n, readout.contexts(x[None])[0, 0], h, c] = 1.0
-    np.testing.assert_array_equal(dense(gating.gates(test)), expected.reshape(len(test), -1))
-    np.testing.assert_array_equal(gating.groups.reshape(2, 3, 4)[1, 2], 2)
-    one_side = X[readout.contexts(X)[:, 0] == 0]
-    of_one = GatedReadout(
-        HyperplaneContexts.from_hyperplanes(one_side, readout.weights, readout.thresholds), hidden
-    )
-    np.testing.assert_array_equal(of_one.unseen(X), 3 * readout.contexts(X)[:, 0])
 
 
 def test_the_norm_is_that_of_the_matrix_of_each_unit() -> None:
