@@ -117,6 +117,18 @@ def test_slope_of_the_gap() -> None:
     assert found == pytest.approx(expected)
 
 
+def test_principal_components() -> None:
+    """Of variance 1, uncorrelated, and the first ones: they keep the most variance."""
+    rng = np.random.default_rng(0)
+    scales = np.array([5.0, 0.1, 3.0, 0.2])
+    X = rng.normal(size=(400, 4)) * scales + 1.0
+    train, test = image_width.reduced(X, X[:7], 2)
+    np.testing.assert_allclose(train.T @ train / 400, np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(test, train[:7])
+    spanned = np.linalg.lstsq(train, X[:, [0, 2]] - X[:, [0, 2]].mean(axis=0), rcond=None)[1]
+    assert (spanned / 400 < 0.1).all()
+
+
 def test_images_are_trained_anew_at_the_best_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chosen by the first trainings alone, and shown by the others."""
 

@@ -19,6 +19,15 @@ def contexts(n_units: int, n_hyperplanes: int = 1, seed: int = 0) -> HyperplaneC
     return HyperplaneContexts.random(X, n_units, n_hyperplanes, random_state=seed)
 
 
+def test_contexts_of_the_readout_that_no_sample_has_are_unseen() -> None:
+    hidden, readout = contexts(3, 2), contexts(1, seed=1)
+    one_side = X[readout.contexts(X)[:, 0] == 0]
+    of_one = GatedReadout(
+        HyperplaneContexts.from_hyperplanes(one_side, readout.weights, readout.thresholds), hidden
+    )
+    np.testing.assert_array_equal(of_one.unseen(X), 3 * readout.contexts(X)[:, 0])
+
+
 def test_the_relaxation_agrees_with_clarabel() -> None:
     """The margins of CVXPY's program are loops over the samples."""
     hidden, readout = contexts(2), contexts(1, seed=1)

@@ -2,8 +2,10 @@
 
 import json
 import math
+import zipfile
 from contextlib import redirect_stdout
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from benchmarks.lippl2022 import (
     as_published,
     draws,
     fold,
+    released,
     released_training,
 )
 from benchmarks.lippl2022.cells import Models, Setting, measured
@@ -161,6 +164,37 @@ def test_a_moved_network_keeps_its_weights_but_not_its_contexts() -> None:
     expected = sum(np.einsum("nd,nd->n", X, coef[h, chosen[:, h]]) for h in range(4))
     expected += network.network_.readout_bias_value
     np.testing.assert_allclose(moved.decision_function(X), expected, rtol=1e-5, atol=1e-5)
+
+
+# --- comparisons -------------------------------------------------------------------------------
+
+
+def test_released_values_are_read_from_their_archive(tmp_path: Path) -> None:
+    """The last accuracy of a network, both values of an SVM, and a failure."""
+    files = {
+        "deep_gln/shd_1-ld_10-cs_2-mom_0.9-ts_500-mi_True/metrics.csv": (
+            "val_acc,epoch\n0.5,0\n,1\n0.8,1\n,2\n"
+        ),
+        "deep_gln_cp/shd_2-ld_20-cs_3-ts_1000-mi_False-constraints_architecture/accs.csv": (
+            ",type,acc\n0,train,1.0\n1,val,0.75\n2,comparison,0.7\n"
+        ),
+        "relu_net/hd_10-is_1-mom_0.0-ts_500/learned_contexts/accs.csv": (
+            ",type,acc\n0,train,\n1,val,\n2,comparison,\n"
+        ),
+    }
+    archive = tmp_path / "archive.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for name, text in files.items():
+            file.writestr(f"implicit-bias-glns-1/data/{name}", text)
+    table = released.read_archive(archive).set_index("model")
+    assert set(table.index) == {"GD-GLN", "SVM-L2", "SVM-LC"}
+    network, l2 = table.loc["GD-GLN"], table.loc["SVM-L2"]
+    assert network["error"] == pytest.approx(0.2)
+    assert (network["units"], network["seed"], network["momentum"]) == (10, 2, 0.9)
+    assert (l2["hyperplanes"], l2["threshold"], l2["train_size"]) == (2, "random", 1000)
+    assert (l2["error"], l2["from_network"]) == pytest.approx((0.25, 0.3))
+    assert table["momentum"].isna().to_dict() == {"GD-GLN": False, "SVM-L2": True, "SVM-LC": False}
+    assert table["error"].isna().to_dict() == {"GD-GLN": False, "SVM-L2": False, "SVM-LC": True}
 
 
 # --- the real thing ----------------------------------------------------------------------------

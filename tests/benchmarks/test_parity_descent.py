@@ -45,6 +45,19 @@ def test_the_start_is_the_papers() -> None:
     np.testing.assert_array_equal(u[:q], -u[q:])
 
 
+def test_the_printed_pairing_does_not_start_at_0_and_the_other_does() -> None:
+    """As printed, g = sum_i u_i clip(<w_i, x> + b_i, -6, 6): n = 13, k = 3, q = 100."""
+    bits = cube(13)
+    cancelling, printed = (
+        parity.start(13, 3, 100, printed=p, random_state=0) for p in (False, True)
+    )
+    np.testing.assert_allclose(cancelling.outputs(bits), 0.0, atol=1e-10)
+    half = parity.TwoLayers(*(v[:100] for v in (printed.weights, printed.biases, printed.readout)))
+    clipped = np.clip(bits @ half.weights.T / math.sqrt(13) + half.biases, -6, 6) @ half.readout
+    np.testing.assert_allclose(printed.outputs(bits), clipped, atol=1e-10)
+    assert np.abs(printed.outputs(bits)).max() > 30
+
+
 # --- exact averages -----------------------------------------------------------------------------
 
 

@@ -1,11 +1,13 @@
-"""A process with limits: what it returns, and when a call has no answer."""
+"""A process with limits: what it returns, and each way in which a call has no answer."""
 
 import operator
+import os
 import time
 
+import numpy as np
 import pytest
 
-from benchmarks.processes import FAILED, TIME_LIMIT, NoAnswer, Worker
+from benchmarks.processes import CRASHED, FAILED, OUT_OF_MEMORY, TIME_LIMIT, NoAnswer, Worker
 
 
 def test_functions_get_what_is_kept_first_and_may_take_too_long() -> None:
@@ -21,3 +23,13 @@ def test_functions_get_what_is_kept_first_and_may_take_too_long() -> None:
     assert 0.0 <= late.value.seconds < 0.5  # of the processor
     with pytest.raises(NoAnswer):
         worker.call(operator.sub, 3)
+
+
+def test_memory_is_limited_and_a_crash_is_seen() -> None:
+    worker = Worker(memory=4.0)
+    with pytest.raises(NoAnswer, match="4 GiB") as full:
+        worker.call(np.ones, 2**30)  # 8 GiB
+    assert full.value.outcome == OUT_OF_MEMORY
+    with pytest.raises(NoAnswer, match="exit code -6") as crashed:
+        worker.call(os.abort)
+    assert crashed.value.outcome == CRASHED

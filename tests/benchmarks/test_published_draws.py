@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from benchmarks.lippl2022 import draws
+from implicit_bias.training import TrainingConfig
 
 IMAGES = np.random.default_rng(0).uniform(-1, 1, (301, 30))
 
@@ -69,3 +70,10 @@ def test_published_units(n: int, n_units: int) -> None:
     np.testing.assert_array_equal(fitted.gates(images), np.column_stack([on, np.ones(n)]))
     bare = draws.draw_unit_gates(n_units, reference=images, seed=3, always_on=False)
     np.testing.assert_array_equal(bare.gates(images), on)
+
+
+def test_published_protocol() -> None:
+    config = draws.training_config(momentum=0.9, seed=3)
+    assert config == TrainingConfig(momentum=0.9, seed=3)
+    assert (config.steps, config.batch_size, config.loss) == (3200, 128, "logistic")
+    assert [config.step_size(step) for step in (0, 1599, 1600, 3199)] == [0.04, 0.04, 0.01, 0.01]
