@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 
 from benchmarks.speed import races
+from benchmarks.speed.conic import cholesky_factor
 from benchmarks.speed.objective import Objective
+from cases import separable
 from implicit_bias import MarginProblem, max_margin, solve
 from implicit_bias.problem.gating import HyperplaneContexts, l2_gates
 
@@ -73,6 +75,23 @@ def test_every_solver_finds_the_optimum_of_the_native_one(name: str) -> None:
                 assert grade["lower"] == 0.0
             else:
                 assert grade["lower"] == pytest.approx(optimum.upper, rel=1e-4), peer
+
+
+@pytest.mark.parametrize("name", ["gln", "linear-n-greater-d"])
+def test_a_factor_is_one_of_the_gram_matrix(name: str) -> None:
+    """And its coordinates stand for coefficients of the same norm and the same margins."""
+    problem = separable(name)
+    for g in range(problem.n_groups):
+        factor = cholesky_factor(problem, g)
+        B = factor.B.toarray() * problem.scale
+        Q = problem.gram(g)
+        np.testing.assert_allclose(B @ B.T, Q, atol=1e-9 * np.abs(Q).max())
+        u = np.random.default_rng(g).normal(size=B.shape[1])
+        coef = np.zeros(problem.coef_shape)
+        coef[problem.groups == g] = factor.coefficients(u)
+        margins = problem.margins(problem.decision(coef))
+        np.testing.assert_allclose(margins, B @ u, atol=1e-7 * np.abs(margins).max())
+        assert np.linalg.norm(coef) == pytest.approx(np.linalg.norm(u), rel=1e-7)
 
 
 def test_the_excess_is_over_the_best_bound_of_any_solver() -> None:
