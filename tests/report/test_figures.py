@@ -17,7 +17,7 @@ from implicit_bias.report.figures.base import looks
 from implicit_bias.report.figures.errors import draw_errors
 from implicit_bias.report.figures.limit import draw_limit, write_limit
 from implicit_bias.report.figures.margins import margin_plots
-from implicit_bias.report.figures.plane import plane_plots
+from implicit_bias.report.figures.plane import draw_regions, plane_plots
 from implicit_bias.report.figures.support import support_plots, support_vectors
 from implicit_bias.report.figures.training import training_plots
 from implicit_bias.report.style import BLACK, BLUE, VERMILION, Look, panel, style
@@ -76,6 +76,21 @@ def test_margins_of_one_program_have_common_axes() -> None:
     first = int(np.flatnonzero(heights[0])[0])
     assert starts[first] == pytest.approx(svm.largest_margin, rel=1e-3)
     assert heights[0][first] >= known(svm.support_vectors)
+
+
+def test_regions_are_the_predicted_classes() -> None:
+    x = np.linspace(0.0, 1.0, 4)
+    y = np.linspace(5.0, 7.0, 3)
+    classes = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 2, 2]])
+    _, ax = panel()
+    draw_regions(ax, x, y, classes, ["#000000", "#ff0000", "#0000ff"], tint=0.5)
+    (image,) = ax.images
+    shown = np.asarray(image.get_array())
+    np.testing.assert_array_equal(shown, classes)
+    assert [*image.get_extent()] == [0.0, 1.0, 5.0, 7.0]
+    assert image.origin == "lower"
+    assert image.to_rgba(shown)[0, 2].tolist() == [1.0, 0.5, 0.5, 1.0]  # half red, half white
+    assert len(ax.collections) == 2  # the boundaries of 0 and 1, and of both and 2
 
 
 def test_the_plane_has_the_predictions_of_each_model() -> None:
