@@ -41,12 +41,13 @@ TRAIN = (
     ("code", "absent"),
     [
         ("import implicit_bias", "torch sklearn cvxpy pandas matplotlib scipy"),
+        ("import implicit_bias.datasets", "torch sklearn scipy"),
         (f"import implicit_bias.training.configuration; {CONFIGURE}", "torch"),
         (SOLVE, "cvxpy sklearn pandas"),
         (TRAIN, "cvxpy sklearn sympy torch._dynamo"),
         ("import implicit_bias.report.conclusion", "matplotlib"),
     ],
-    ids=["package", "configuration", "solve", "train", "conclusion"],
+    ids=["package", "datasets", "configuration", "solve", "train", "conclusion"],
 )
 def test_what_does_not_need_a_package_does_not_load_it(code: str, absent: str) -> None:
     loaded = python(f"{code}\nimport sys; print(*sys.modules)").split()

@@ -19,7 +19,6 @@ import implicit_bias
 from benchmarks.links import dead_links
 from browser import DARK, check_by_axe, needs_browser
 from implicit_bias.base.options import ALL_OPTIMIZER_LIMITS, optimizer_tables
-from implicit_bias.runs.configuration import MODEL_MEANINGS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -62,15 +61,6 @@ def test_the_tables_of_optimizers_are_those_of_the_package(tables: Any) -> None:
         )
         assert row.count("{cite:t}") == len(re.findall(r"\d{4}", limit.sources))
     assert [path for path in PAGES if "| `SGD` |" in path.read_text("utf-8")] == []
-
-
-def test_the_tables_of_models_and_options_are_whole(tables: Any) -> None:
-    table = tables.model_table()
-    for name, meaning in MODEL_MEANINGS.items():
-        assert f"| `{name}` | {meaning} |" in table
-    for option in ("--to-limit", "--models", "--missing"):
-        assert f"`{option}`" in tables.option_table("compare")
-    assert "`--address`" in tables.option_table("sweep")
 
 
 WITH_CODE = [page for page in PAGES if "```python\n" in page.read_text("utf-8")]

@@ -166,21 +166,13 @@ def test_a_frozen_network_starts_as_the_live_one(options: dict[str, Any]) -> Non
     live = ReLUNetwork(N_FEATURES, [6, 4, 3], seed=1, **options)
     frozen = FrozenGateReLU(live)
     assert frozen.dtype == live.dtype
-    np.testing.assert_array_equal(frozen.decision(X), live.decision(X))
+    values = live.decision(X)
+    np.testing.assert_array_equal(frozen.decision(X), values)
     np.testing.assert_array_equal(
         frozen.gate_pattern(*frozen.prepare(X)), live.gate_pattern(*live.prepare(X))
     )
-
-
-def test_neither_copy_follows_the_other() -> None:
-    live = ReLUNetwork(N_FEATURES, [4], seed=1)
-    frozen = FrozenGateReLU(live)
-    values, gates = frozen.decision(X), frozen.gating().gates(X)
-    scale_weights(live, -2.0)
+    scale_weights(live, -2.0)  # which the frozen one does not follow
     np.testing.assert_array_equal(frozen.decision(X), values)
-    scale_weights(frozen, -3.0)  # gates as they were, both layers by -3
-    np.testing.assert_allclose(frozen.decision(X), 9.0 * values, rtol=1e-12)
-    np.testing.assert_array_equal(frozen.gating().gates(X), gates)
 
 
 def test_gate_patterns() -> None:
@@ -189,9 +181,6 @@ def test_gate_patterns() -> None:
     hidden = np.maximum(X @ first.T, 0)
     on = np.hstack([hidden > 0, hidden @ second.T > 0])
     np.testing.assert_array_equal(deep.gate_pattern(*deep.prepare(X)), on)
-
-    scale_weights(deep, -1.0)
-    assert not np.array_equal(deep.gate_pattern(*deep.prepare(X)), on)
 
     network = deep_gln()
     pattern = network.gate_pattern(*network.prepare(X)).numpy()
@@ -240,16 +229,11 @@ def test_the_seed_sets_the_weights_and_the_global_generator_stays() -> None:
 # --- refusals --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: GLN([contexts(2), HyperplaneContexts.random(X[:, :3], 2)]), "same inputs"),
-        (lambda: ReLUNetwork(N_FEATURES, [3], dtype=torch.float16), "dtype"),
-    ],
-)
-def test_impossible_networks_are_refused(build: Callable[[], Network], message: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=message):
-        build()
+def test_impossible_networks_are_refused() -> None:
+    with pytest.raises(ValueError, match="same inputs"):
+        GLN([contexts(2), HyperplaneContexts.random(X[:, :3], 2)])
+    with pytest.raises(ValueError, match="dtype"):
+        ReLUNetwork(N_FEATURES, [3], dtype=torch.float16)
 
 
 def test_inputs_are_checked() -> None:

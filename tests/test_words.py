@@ -2,19 +2,18 @@
 
 import ast
 import re
-import tomllib
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# Pages that are checked. Others are added when they are rewritten.
-CHECKED = ("README.md", "docs/**/*.md")
-PAGES = sorted(page for pattern in CHECKED for page in ROOT.glob(pattern))
 PAGES = [
-    page for page in PAGES if not {"_build", "gallery", "generated", "paper"} & set(page.parts)
+    page
+    for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+    if not {"_build", "gallery", "generated", "paper"} & set(page.parts)
 ]
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 # Words of this project, each with those of the field.
 AVOIDED = {
     r"goes? (there|to)\b": "converges in direction to",
@@ -87,51 +86,47 @@ def sentences(text: str) -> list[str]:
     return [each for each in found if len(each.split()) > 2]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def check_words(text: str, avoided: dict[str, str], file: Path) -> None:
+    for pattern, better in avoided.items():
+        for match in re.finditer(pattern, text, re.I):
+            pytest.fail(f"{file.name}: {text[: match.end()][-60:]!r}: {better}")
+
+
+def check_lengths(found: list[str], file: Path) -> None:
+    lengths = [len(each.split()) for each in found]
+    if lengths:
+        assert sum(lengths) / len(lengths) < MOST_WORDS, file
+        assert max(lengths) <= LONGEST, file
+
+
+@each_page
 def test_words_are_those_of_the_field(page: Path) -> None:
     text = page.read_text("utf-8")
     text = re.sub(r"^(`{3,}).*?^\1|`[^`]*`|\]\([^)]*\)", "", text, flags=re.M | re.S)
-    found = []
-    for pattern, better in AVOIDED.items():
-        for match in re.finditer(pattern, text, re.I):
-            found.append(f"{match[0]!r}: {better}")
-    assert found == []
+    check_words(text, AVOIDED, page)
 
 
-PAGES_OF_PROSE = [page for page in PAGES if sentences(prose(page))]
-
-
-@pytest.mark.parametrize("page", PAGES_OF_PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+@each_page
 def test_sentences_are_short(page: Path) -> None:
-    lengths = [len(each.split()) for each in sentences(prose(page))]
-    assert sum(lengths) / len(lengths) < MOST_WORDS
-    assert max(lengths) <= LONGEST
+    check_lengths(sentences(prose(page)), page)
 
 
-def strings_of(value: object) -> Iterator[str]:
-    """Yield the texts among the values of a TOML file."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from strings_of(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from strings_of(each)
+# --- the package -----------------------------------------------------------------------------
+
+
+@cache
+def nodes_of(file: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(file.read_text("utf-8"))))
 
 
 def texts_of(file: Path) -> list[str]:
     """Return docstrings and messages of a file: what has a space, as no name or key has."""
-    source = file.read_text("utf-8")
-    if file.suffix == ".toml":
-        found = list(strings_of(tomllib.loads(source)))
-    elif file.suffix == ".py":
-        found = []
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.append(node.value)
-    else:
-        found = [re.sub(r"<[^>]*>", "", source)]
+    if file.suffix != ".py":
+        return [re.sub(r"<[^>]*>", "", file.read_text("utf-8"))]
+    found = []
+    for node in nodes_of(file):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(node.value)
     return [text for text in found if " " in text]
 
 
@@ -144,13 +139,9 @@ def without_names(text: str) -> str:
 
 
 def test_words_of_the_package_are_those_of_the_field() -> None:
-    found = []
     for file in FILES:
         text = "\n".join(map(without_names, texts_of(file)))
-        for pattern, better in AVOIDED_IN_PACKAGE.items():
-            for match in re.finditer(pattern, text, re.I):
-                found.append(f"{file.name}: {text[: match.end()][-60:]!r}: {better}")
-    assert found == []
+        check_words(text, AVOIDED_IN_PACKAGE, file)
 
 
 def prose_of(docstring: str) -> str:
@@ -168,11 +159,8 @@ def prose_of(docstring: str) -> str:
 
 def test_sentences_of_the_package_are_short() -> None:
     for file in PACKAGE.rglob("*.py"):
-        lengths = []
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        found = []
+        for node in nodes_of(file):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-                for each in sentences(prose_of(ast.get_docstring(node) or "")):
-                    lengths.append(len(each.split()))
-        if lengths:
-            assert sum(lengths) / len(lengths) < MOST_WORDS, file
-            assert max(lengths) <= LONGEST, file
+                found += sentences(prose_of(ast.get_docstring(node) or ""))
+        check_lengths(found, file)

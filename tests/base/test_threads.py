@@ -57,7 +57,7 @@ def test_a_small_solve_has_one_thread_and_leaves_the_others_alone() -> None:
     def look(bounds: BoundsAt) -> None:
         seen.append(lent())
 
-    problem = max_margin(*noisy_table(), C=1.0)
+    problem = max_margin(*noisy_table(60, 5), C=1.0)
     solve(problem, on_progress=look)
     assert seen == [{1}] * len(seen) != []
     assert lent() == before

@@ -21,14 +21,6 @@ def references() -> list[nn.Module]:
     return controls.references_of(SEED)
 
 
-@pytest.mark.slow
-def test_references_reach_the_same_margin() -> None:
-    X, y = controls.samples(SEED)
-    for module in references():
-        reached = controls.smallest_margin(module, X, y)
-        assert controls.SMALLEST_MARGIN <= reached < 1.1 * controls.SMALLEST_MARGIN
-
-
 def test_sharpness_aware_gradients_are_those_at_the_worst_point() -> None:
     X, y = controls.samples(SEED)
     module = controls.start(SEED)

@@ -80,18 +80,6 @@ def test_the_models_at_their_start() -> None:
         torch.testing.assert_close(fourier(data.values), expected)
 
 
-def test_gaussian_features_approximate_the_rbf_kernel() -> None:
-    data = table(40)
-    bandwidth = models.median_distance(data, seed=0)
-    distances = torch.cdist(data.values, data.values)
-    assert bandwidth == pytest.approx(float(distances.median()), rel=0.1)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        features = models.FourierFeatures(5, 40000, bandwidth)(data.values)
-    kernel = torch.exp(-(distances**2) / (2 * bandwidth**2))
-    torch.testing.assert_close(features @ features.T, kernel, atol=0.03, rtol=0)
-
-
 @pytest.mark.parametrize("name", ["NTK regime", "ReLU features"])
 def test_training_is_a_step_of_adadelta_on_the_logistic_loss(name: str) -> None:
     """Features that are not trained are computed once, to the same end."""

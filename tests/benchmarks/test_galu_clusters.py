@@ -46,16 +46,6 @@ def test_splits_by_points_of_the_ball() -> None:
             assert len(np.unique(gates[data.cluster == i, j])) == 1
 
 
-def test_samples_are_where_they_should_be() -> None:
-    V, L = sphere(3, 5), np.arange(15.0).reshape(3, 5)
-    data = clusters.draw_clusters(V, L, 500, 0.3, random_state=0)
-    np.testing.assert_allclose(np.linalg.norm(data.X, axis=1), 1.0)
-    assert (np.linalg.norm(data.X - V[data.cluster], axis=1) <= 0.3).all()
-    np.testing.assert_allclose(
-        data.y, [x @ L[q] for x, q in zip(data.X, data.cluster, strict=True)]
-    )
-
-
 def unsplit(n: int, d: int, k: int, radius: float) -> tuple[Array, Array, Array]:
     """Centres, maps, and filters none of which splits a cluster."""
     V, U = sphere(n, d), sphere(4 * k, d, seed=1)
@@ -97,6 +87,3 @@ def test_every_exact_solution_predicts_alike() -> None:
     between = normalise(two.mean(axis=0, keepdims=True))
     features = gated_features(between, clusters.centre_gates(U, between))
     np.testing.assert_allclose(features @ other, between @ L[0], atol=1e-7)
-
-
-# --- constants and slips -----------------------------------------------------------------------

@@ -14,7 +14,6 @@ from benchmarks.panigrahi2020.gram_spectrum import circle_points, separation
 from drawn import sphere
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
-from implicit_bias.kernels.dual_kernels import arc_cosine_kernel, gradient_kernel
 
 
 def test_coherence_bounds_the_smallest_eigenvalue() -> None:
@@ -80,13 +79,3 @@ def test_a_layer_brings_correlations_below_its_bound() -> None:
     phi, rho = grams.ACTIVATIONS["tanh"], np.linspace(-1, 1, 401)
     bound = gram_bounds.layer_bound(rho, gram_bounds.linear_share(phi))
     assert (np.abs(phi.correlation_map(rho)) <= bound + 1e-10).all()
-
-
-def test_one_kernel_for_gates_and_activations() -> None:
-    X = sphere(5, 3)
-    expected = grams.infinite_gram(X, grams.ACTIVATIONS["relu"])
-    np.testing.assert_allclose(gradient_kernel(X @ X.T, arc_cosine_kernel), expected, atol=1e-7)
-    lengths = np.array([1.0, 2.0, 0.0, 3.0, 1.0])
-    scaled = X * lengths[:, None]
-    found = gradient_kernel(scaled @ scaled.T, arc_cosine_kernel, (lengths, lengths))
-    np.testing.assert_allclose(found, np.outer(lengths, lengths) * expected, atol=1e-6)

@@ -71,13 +71,6 @@ def test_eigenvalues_by_harmonics_are_those_of_the_circle() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-3)
 
 
-def test_separation_is_the_sine_of_the_smallest_angle() -> None:
-    X = sphere(8, 3)
-    pairs = itertools.permutations(X, 2)
-    brute = min(float(np.linalg.norm(b - (a @ b) * a)) for a, b in pairs)
-    assert separation(X) == pytest.approx(brute, rel=CLOSE)
-
-
 def test_separation_of_samples_that_nearly_coincide() -> None:
     angle = 1e-9  # its square is below the rounding of 1 - rho^2
     X = np.array([[1.0, 0.0], [math.cos(angle), math.sin(angle)], [0.0, 1.0]])
@@ -119,13 +112,6 @@ def test_zero_eigenvalues_of_polynomials(
     lifted = X @ basis.T
     gram = grams.finite_gram(lifted, phi, grams.gaussian_weights(500, 6))
     assert np.linalg.matrix_rank(gram, hermitian=True, tol=1e-11 * np.linalg.norm(gram)) == rank
-
-
-@pytest.mark.parametrize(("name", "n"), [("tanh", 7), ("swish", 12)])
-def test_circle_in_closed_form(name: str, n: int) -> None:
-    phi = grams.ACTIVATIONS[name]
-    values = grams.eigenvalues(grams.infinite_gram(circle_points(n, arc=2 * math.pi), phi))
-    np.testing.assert_allclose(circle_eigenvalues(phi, n), values, atol=CLOSE * values[0])
 
 
 @pytest.mark.parametrize("name", KINKS)

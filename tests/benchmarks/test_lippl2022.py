@@ -166,9 +166,6 @@ def test_a_moved_network_keeps_its_weights_but_not_its_contexts() -> None:
     np.testing.assert_allclose(moved.decision_function(X), expected, rtol=1e-5, atol=1e-5)
 
 
-# --- further models ----------------------------------------------------------------------------
-
-
 # --- comparisons -------------------------------------------------------------------------------
 
 

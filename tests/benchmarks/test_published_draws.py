@@ -77,6 +77,3 @@ def test_published_protocol() -> None:
     assert config == TrainingConfig(momentum=0.9, seed=3)
     assert (config.steps, config.batch_size, config.loss) == (3200, 128, "logistic")
     assert [config.step_size(step) for step in (0, 1599, 1600, 3199)] == [0.04, 0.04, 0.01, 0.01]
-
-
-# --- publication -----------------------------------------------------------------------------

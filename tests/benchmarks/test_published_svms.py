@@ -5,7 +5,6 @@ Run with ``IMPLICIT_BIAS_DATA=<folder with mnist/> pytest -m slow``.
 
 import numpy as np
 import pytest
-import torch
 
 from benchmarks.lippl2022 import draws
 from implicit_bias import MarginProblem, Solution, Status, solve
@@ -56,27 +55,3 @@ def test_svm_rc(n_units: int, seed: int, published: float) -> None:
     gating = draws.draw_unit_gates(n_units, reference=mnist().X, seed=seed)
     found = svm_rc(gating, gating.gates(parts().train.X))
     assert found == pytest.approx(published, abs=ACCURACY_ATOL)
-
-
-@pytest.mark.parametrize(("gate", "exact"), [(1.0, 0.85725), (0.0, 0.856583)])
-def test_svm_rc_on_the_edge_of_a_gate(gate: float, exact: float) -> None:
-    """One training sample is the very median of one gate.
-
-    In float32 the projection's last bit, and with it the gate, changes with the number of
-    threads. The published accuracy is that of the open gate, as "not smaller" asks for.
-    """
-    published = 0.85725
-    gating = draws.draw_unit_gates(20, reference=mnist().X, seed=2)
-    X = parts().train.X
-    inputs = torch.tensor(X, dtype=torch.float32)
-    weights = torch.tensor(gating.weights, dtype=torch.float32)
-    distance = np.abs((inputs @ weights.T).double().numpy() - gating.thresholds)
-    sample, unit = np.unravel_index(np.argmin(distance), distance.shape)
-    assert (int(sample), int(unit)) == (132, 18)
-    nearest, second = np.sort(distance, axis=None)[:2]
-    assert nearest < 1e-6 < 1e-5 < second
-    gates = gating.gates(X)
-    gates[sample, unit] = gate
-    found = svm_rc(gating, gates)
-    assert found == pytest.approx(exact, abs=EXACT_ATOL)
-    assert (abs(found - published) <= ACCURACY_ATOL) == (gate == 1.0)

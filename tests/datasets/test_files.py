@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from implicit_bias.datasets import DataError, files
 from implicit_bias.datasets.files import DATA_VARIABLE, download
 from implicit_bias.datasets.images import load_mnist
-from system import python
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 TINY_DIGITS = np.array([5, 0, 4, 1, 9], dtype=np.uint8)
@@ -127,16 +126,3 @@ def test_a_bad_download_leaves_nothing_behind(mirror: Path, cache: Path) -> None
         download("mnist")
     assert "404" in str(caught.value)
     assert list((cache / "mnist").iterdir()) == []
-
-
-def test_import_needs_numpy_only() -> None:
-    """Judge this module alone: an empty package stands in for what `implicit_bias` imports."""
-    package = Path(files.__file__).parents[1]
-    code = f"""
-import sys, types
-sys.modules["implicit_bias"] = types.ModuleType("implicit_bias")
-sys.modules["implicit_bias"].__path__ = [{str(package)!r}]
-import implicit_bias.datasets
-print(sorted({{"torch", "sklearn", "pooch", "scipy"}} & sys.modules.keys()))
-"""
-    assert python(code) == "[]"

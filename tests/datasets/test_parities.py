@@ -9,13 +9,6 @@ from implicit_bias.datasets.parities import ParityDistribution, cube
 ROUNDING = 1e-12
 
 
-def test_cube_lists_every_input_once_in_the_order_of_binary_digits() -> None:
-    bits = cube(4)
-    assert len(np.unique(bits, axis=0)) == 16
-    rows = ((1 - bits) / 2) @ 2.0 ** np.arange(4)
-    np.testing.assert_array_equal(rows, np.arange(16))
-
-
 @pytest.mark.parametrize("relevant", [(2,), (0, 3, 5), (1, 2, 3, 4, 5)])
 def test_probabilities_are_those_of_the_mixture(relevant: tuple[int, ...]) -> None:
     distribution = ParityDistribution(6, relevant)

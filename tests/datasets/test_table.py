@@ -68,17 +68,6 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
         load_own(tmp_path / "absent.csv", "kind")
 
 
-def test_many_classes_of_a_file(tmp_path: Path) -> None:
-    file = put(tmp_path, "legs,kind\n6,bee\n4,cow\n2,owl\n4,Cat\n6,bee\n")
-    beasts = load_own(file, "kind", classes=["all"]).samples
-    assert beasts.class_names == ("Cat", "bee", "cow", "owl")
-    assert beasts.y.tolist() == [1, 2, 3, 0, 1]
-    some = load_own(file, "kind", classes=["owl", "cat", "bee"])
-    assert some.samples.class_names == ("Cat", "bee", "owl")
-    assert some.samples.y.tolist() == [1, 2, 0, 1]
-    assert some.inputs["legs"].tolist() == [6, 2, 4, 6]
-
-
 @pytest.mark.parametrize(
     ("labels", "y", "names"),
     [

@@ -1,9 +1,12 @@
 """What the tests of this folder share: samples, modules, and the codes of what was found."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from example_modules import drawn, layers, linear, own_labels, seeded
 from implicit_bias import Diagnosis, DiagnosisWarning, WhichNorm, diagnose
@@ -30,6 +33,14 @@ def quiet(module: nn.Module, inputs: Tensor = X, labels: Any = None, **options: 
         labels = own_labels(module, inputs)
     with warnings.catch_warnings(action="ignore", category=DiagnosisWarning):
         return diagnose(module, inputs, labels, **options)
+
+
+def descend(optimizer: Optimizer, loss: Callable[[], Tensor], steps: int) -> None:
+    """Take steps of an optimizer on all samples."""
+    for _ in range(steps):
+        optimizer.zero_grad()
+        torch.autograd.backward(loss())
+        optimizer.step()
 
 
 def codes(found: Diagnosis | WhichNorm) -> list[Code]:

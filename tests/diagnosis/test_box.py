@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss, softplus
 
 import implicit_bias as ib
-from diagnosis.asking import finding, quiet
+from diagnosis.asking import descend, finding, quiet
 from example_modules import known, seeded
 from implicit_bias.diagnosis import Code
 from implicit_bias.modules.steps import OptimizerError
@@ -32,22 +32,6 @@ def gradients(module: nn.Module, x: Tensor = X, y: Tensor = Y) -> list[Tensor]:
     return list(torch.autograd.grad(cross_entropy(module(x), y), list(module.parameters())))
 
 
-def test_the_score_of_adamw_is_that_by_hand() -> None:
-    """Xie and Li's score in a line."""
-    module = network()
-    decay = 0.7
-    optimizer = torch.optim.AdamW(module.parameters(), weight_decay=decay)
-    found = ib.box_gap(module, X, Y, optimizer=optimizer, loss=cross_entropy)
-    g = torch.cat([one.reshape(-1) for one in gradients(module)])
-    theta = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
-    by_hand = (g.abs().sum() + decay * g @ theta) / g.abs().sum()
-    assert found.score == pytest.approx(float(by_hand), rel=1e-10)
-    assert found.reached == pytest.approx(decay * float(theta.abs().max()), rel=1e-12)
-    wall = float((theta.abs() >= 0.99 / decay).double().mean())
-    assert found.at_wall == pytest.approx(wall)
-    assert math.isnan(found.lower_bound)
-
-
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has no Muon")
 def test_score_of_muon_beside_adamw_with_other_decays() -> None:
     module = network()
@@ -55,22 +39,25 @@ def test_score_of_muon_beside_adamw_with_other_decays() -> None:
     rest = [p for p in module.parameters() if p.ndim == 1]
     muon = torch.optim.Muon(matrices, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
     adamw = torch.optim.AdamW(
-        [{"params": rest[:2], "weight_decay": 0.5}, {"params": rest[2:], "weight_decay": 0.0}]
+        [{"params": rest[:2], "weight_decay": 0.8}, {"params": rest[2:], "weight_decay": 0.0}]
     )
     found = ib.box_gap(module, X, Y, optimizer=[muon, adamw], loss=cross_entropy)
     held = dict(zip(module.parameters(), gradients(module), strict=True))
-    duals = gap = 0.0
+    duals = products = 0.0
+    sizes = list[Tensor]()  # over their radius
     for p in matrices:
         radius = 0.2 * max(p.shape) ** 0.5 / 0.1
-        dual = radius * float(torch.linalg.svdvals(held[p]).sum())
-        duals += dual
-        gap += dual + float((held[p] * p.detach()).sum())
+        duals += radius * float(torch.linalg.svdvals(held[p]).sum())
+        products += float((held[p] * p.detach()).sum())
+        sizes.append(torch.linalg.svdvals(p.detach()) / radius)
     for p in rest[:2]:
-        dual = float(held[p].abs().sum()) / 0.5
-        duals += dual
-        gap += dual + float((held[p] * p.detach()).sum())
-    assert found.score == pytest.approx(gap / duals, rel=1e-10)
-    assert found.gap == pytest.approx(gap, rel=1e-10)
+        duals += float(held[p].abs().sum()) / 0.8
+        products += float((held[p] * p.detach()).sum())
+        sizes.append(0.8 * p.detach().abs())
+    assert found.score == pytest.approx((duals + products) / duals, rel=1e-10)
+    assert found.gap == pytest.approx(duals + products, rel=1e-10)
+    assert found.reached == pytest.approx(float(torch.cat(sizes).max()))
+    assert found.at_wall == pytest.approx(float((torch.cat(sizes) >= 0.99).double().mean()))
     names = {id(p): name for name, p in module.named_parameters()}
     expected = {names[id(p)]: float(held[p].abs().sum()) for p in rest[2:]}
     assert found.free == pytest.approx(expected)
@@ -123,28 +110,7 @@ def test_eps_is_compared_with_the_gradients(kind: str) -> None:
         found = ib.box_gap(module, X, Y, optimizer=optimizer, loss=cross_entropy)
         assert found.eps_ratio == pytest.approx(eps)
         assert found.short_steps is short
-
-
-def test_an_eps_above_the_gradients_keeps_weights_from_the_walls() -> None:
-    """In the box the score is at least 1 - reached, and decay has acted in both trainings."""
-    labels = (X[:, 0] > 0).long()
-    found = {}
-    for eps in (1e-1, 1e-12):
-        module = seeded(nn.Linear(5, 2, bias=False).double(), 1)
-        settings: dict[str, Any] = {"lr": 0.02, "weight_decay": 1.0, "betas": (0.9, 0.95)}
-        adamw = torch.optim.AdamW(module.parameters(), eps=eps, **settings)
-        for _ in range(400):
-            adamw.zero_grad()
-            cross_entropy(module(X), labels).backward()  # type: ignore[no-untyped-call]
-            adamw.step()
-        found[eps] = ib.box_gap(module, X, labels, optimizer=adamw, loss=cross_entropy)
-        assert found[eps].score >= 1.0 - found[eps].reached
-        assert known(found[eps].describes)
-    large, small = found.values()
-    assert large.short_steps
-    assert not small.short_steps
-    assert large.reached < 0.8 < 0.99 < small.reached
-    assert large.score > 0.2 > small.score
+        assert math.isnan(found.lower_bound)  # the module is not linear in its parameters
 
 
 def test_the_penalised_minimum_is_stationary() -> None:
@@ -231,10 +197,7 @@ def separating(decay: float, steps: int = 40) -> tuple[nn.Module, Tensor, torch.
     module = seeded(nn.Linear(5, 3, bias=False).double(), 1)
     labels = module(FEW).argmax(dim=1)
     adamw = torch.optim.AdamW(module.parameters(), lr=0.01, weight_decay=decay)
-    for _ in range(steps):
-        adamw.zero_grad()
-        cross_entropy(module(FEW), labels).backward()  # type: ignore[no-untyped-call]
-        adamw.step()
+    descend(adamw, lambda: cross_entropy(module(FEW), labels), steps)
     return module, labels, adamw
 
 
@@ -279,9 +242,10 @@ def test_a_verdict_says_near_at_a_kkt_point_of_the_box() -> None:
 def test_without_decay_or_a_loss_there_is_no_box() -> None:
     module, labels, adamw = separating(0.5)
     plain = torch.optim.AdamW(module.parameters(), weight_decay=0.0)
-    for optimizer, loss in ((plain, cross_entropy), (adamw, None)):
-        assert quiet(module, FEW, labels, optimizer=optimizer, loss=loss).box is None
-    assert quiet(module, FEW, labels, optimizer=adamw).findings[1].code is Code.WEIGHT_DECAY
+    assert quiet(module, FEW, labels, optimizer=plain, loss=cross_entropy).box is None
+    found = quiet(module, FEW, labels, optimizer=adamw)
+    assert found.box is None
+    assert found.findings[1].code is Code.WEIGHT_DECAY
 
 
 @pytest.mark.parametrize(
@@ -307,16 +271,3 @@ def test_a_refusal_names_what_measures_the_limit_with_decay() -> None:
     adamw = torch.optim.AdamW(other.parameters(), weight_decay=0.5)
     with pytest.raises(ib.HomogeneityError, match="box_gap"):
         quiet(other, FEW, labels, optimizer=adamw)
-
-
-def test_of_unknown_steps_box_gap_is_no_cure() -> None:
-    """It refuses them."""
-
-    class Unknown(torch.optim.Optimizer):
-        """Of no class in the table."""
-
-    module, labels, _ = separating(0.5, steps=0)
-    unknown = Unknown(module.parameters(), {"lr": 0.1, "weight_decay": 0.5})
-    with pytest.raises(ib.SeparationError) as caught:
-        quiet(module, FEW, (labels + 1) % 3, norm="l2", optimizer=unknown)
-    assert "box_gap" not in str(caught.value)

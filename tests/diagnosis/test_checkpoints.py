@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from diagnosis.asking import descend
 from example_modules import drawn
 from implicit_bias import Recorder
 
@@ -24,15 +26,12 @@ def run() -> tuple[list[dict[str, Tensor]], pd.DataFrame]:
     """States of a training, and what was recorded of it."""
     module = trained(0)
     recorder = Recorder(module, X, LABELS, ["l2"], gaps=False)
-    optimizer = torch.optim.Adam(module.parameters(), lr=0.05)
+    adam = torch.optim.Adam(module.parameters(), lr=0.05)
     states = list[dict[str, Tensor]]()
-    for step in range(max(STEPS) + 1):
-        if step in STEPS:
-            recorder.record(step)
-            states.append(copy.deepcopy(module.state_dict()))
-        optimizer.zero_grad()
-        torch.autograd.backward(nn.functional.cross_entropy(module(X), LABELS))
-        optimizer.step()
+    for step, following in pairwise([*STEPS, max(STEPS)]):
+        recorder.record(step)
+        states.append(copy.deepcopy(module.state_dict()))
+        descend(adam, lambda: nn.functional.cross_entropy(module(X), LABELS), following - step)
     return states, recorder.frame()
 
 

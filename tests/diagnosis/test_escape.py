@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import pytest
 from torch import nn
 
 from diagnosis.asking import finding
@@ -17,19 +16,14 @@ def relu(hidden: Any, readout: Any) -> nn.Module:
     return of(np.array(hidden), np.array(readout), between=nn.ReLU)
 
 
-SAMPLES = np.array([[1.0, -3.0], [1.0, 0.0], [1.0, 3.0]])
-
-
 def test_a_unit_that_some_multipliers_suggest_is_not_claimed() -> None:
     """The network is the best one, which only the multipliers (0, 1, 0) prove."""
-    found = diagnose(relu([[1.0, 0.0]], [[1.0]]), SAMPLES, [1, 1, 1])
+    X = np.array([[1.0, -3.0], [1.0, 0.0], [1.0, 3.0]])
+    found = diagnose(relu([[1.0, 0.0]], [[1.0]]), X, [1, 1, 1])
     assert found.gap < 1e-9
     escape = known(found.escape)
     assert not escape.claimed
     assert escape.saving == 0.0
-    # Euclidean pulls of the two candidates in DESIGN's example
-    pull = SAMPLES.T @ (np.array([0.5, 0.0, 0.5]) * (SAMPLES @ [0.1, 0.995] > 0))
-    assert np.linalg.norm(pull) == pytest.approx(1.58, abs=5e-3)
 
 
 def test_a_unit_that_helps_is_claimed_with_its_saving() -> None:

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import implicit_bias as ib
 from diagnosis.asking import X, codes, relu
-from example_modules import own_labels
+from example_modules import drawn, linear, own_labels
 
 MODULE = relu(outputs=3)
 LABELS = own_labels(MODULE, X)
@@ -61,16 +61,9 @@ def test_references_need_no_further_passes_over_a_loader() -> None:
 
 
 def test_a_network_with_batch_norm_is_refused_at_once() -> None:
-    """Of 2,000 images of 8 x 8 in a few passes of few samples, not of all."""
-    module = nn.Sequential(
-        nn.Conv2d(3, 4, 3, bias=False),
-        nn.BatchNorm2d(4),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(144, 10, bias=False),
-    ).eval()
-    images = torch.randn(2000, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    data = TensorDataset(images, torch.arange(2000) % 10)
+    """In a few passes of few samples, not of all 2,000."""
+    module = nn.Sequential(linear(5, 4), nn.BatchNorm1d(4), nn.ReLU(), linear(4, 3)).eval()
+    data = TensorDataset(drawn(2000, 5).float(), torch.arange(2000) % 3)
     seen = 0
 
     def count(part: nn.Module, given: tuple[Tensor, ...]) -> None:

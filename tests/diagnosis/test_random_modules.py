@@ -1,9 +1,8 @@
-"""Random modules in every norm, hybrid and weighted ones included: gaps beside CVXPY's."""
+"""Random modules in every norm, hybrid ones included: gaps beside CVXPY's."""
 
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import cvxpy as cp
@@ -11,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.optim import SGD, Adam
+from torch.optim import Adam
 
 from example_modules import Square, layers, margins_by_hand, own_labels, seeded
 from implicit_bias import diagnose
 from implicit_bias.base.validation import Array
 
-MODULES, BLOCKS = 40, 2
+MODULES = 15
 NORMS = ("l2", "l1", "linf", "spectral", "nuclear")
 # How near a gap is to CVXPY's.
 SAME = 1e-5
@@ -25,30 +24,23 @@ SAME = 1e-5
 SEPARATED = 1e-3
 
 
-@dataclass(frozen=True)
 class Case:
-    """A module, samples that it separates, and its degree; at most two outputs are one."""
+    """One to three matrices, the activation between them, classes, and separated samples."""
 
-    module: nn.Sequential
-    X: torch.Tensor
-    labels: Array
-    degree: int
-
-    @classmethod
-    def drawn(cls, seed: int) -> "Case":
-        """Draw one to three matrices, the activation between them, classes and samples."""
-        rng = np.random.default_rng(seed)
-        depth, classes = int(rng.integers(1, 4)), int(rng.choice([1, 3]))
-        between = (nn.ReLU, Square, nn.LeakyReLU, None)[rng.integers(4)]
-        sizes = [*rng.integers(2, 5, size=depth).tolist(), classes]
-        module = seeded(layers(*sizes, between=between), seed)
-        X = torch.tensor(rng.normal(size=(int(rng.integers(5, 9)), sizes[0])))
-        power = 2 if between is Square else 1
-        degree = sum(power**place for place in range(depth))
-        case = cls(module, X, own_labels(module, X), degree)
-        # of units that are all off, say, nothing separates: then another module is drawn
-        margins, _ = margins_by_hand(module, X, case.labels)
-        return case if margins.min() > SEPARATED else cls.drawn(seed + MODULES)
+    def __init__(self, rng: np.random.Generator) -> None:
+        smallest = 0.0
+        # Of units that are all off, say, nothing separates: then another module is drawn.
+        while smallest < SEPARATED:
+            depth, classes = int(rng.integers(1, 4)), int(rng.choice([1, 3]))
+            between = (nn.ReLU, Square, nn.LeakyReLU, None)[rng.integers(4)]
+            sizes = [*rng.integers(2, 5, size=depth).tolist(), classes]
+            self.module = seeded(layers(*sizes, between=between), int(rng.integers(1000)))
+            self.X = torch.tensor(rng.normal(size=(int(rng.integers(5, 9)), sizes[0])))
+            self.labels = own_labels(self.module, self.X)
+            power = 2 if between is Square else 1
+            self.degree = sum(power**place for place in range(depth))
+            margins, _ = margins_by_hand(self.module, self.X, self.labels)
+            smallest = margins.min()
 
 
 # Of each matrix, by its place: a kind of norm and what it is divided by.
@@ -82,16 +74,12 @@ def by_cvxpy(case: Case, rules: Rules, over: float) -> float | None:
     size = float(np.linalg.norm(sizes, over)) * least ** (-1 / L)
     # in units of theta, so that the optimum is at most 1
     program = cp.Problem(cp.Minimize(cp.norm(cp.hstack(parts), over)), [size / L * scaled @ w >= 1])
-    # The first solver that ends accurately, if one does.
-    for solver, options in ((cp.CLARABEL, {}), (cp.SCS, {"eps": 1e-9})):
-        with warnings.catch_warnings(action="ignore"), suppress(cp.error.SolverError):
-            program.solve(solver=solver, **options)
-            if program.status == cp.OPTIMAL:
-                return 1 - float(program.value) ** 2
-    return None
+    with warnings.catch_warnings(action="ignore"), suppress(cp.error.SolverError):
+        program.solve(solver=cp.CLARABEL)
+    return 1 - float(program.value) ** 2 if program.status == cp.OPTIMAL else None
 
 
-def hybrid(case: Case, rng: np.random.Generator) -> tuple[Any, Rules, float]:
+def hybrid(case: Case, rng: np.random.Generator) -> tuple[Any, Rules]:
     """Muon on some matrices beside Adam on the others, each at a rate of its own."""
     optimizers, rules = list[Any](), Rules()
     for p in case.module.parameters():
@@ -102,32 +90,22 @@ def hybrid(case: Case, rng: np.random.Generator) -> tuple[Any, Rules, float]:
         else:
             optimizers.append(Adam([p], lr=rate))
             rules.append(("linf", rate))
-    return optimizers, rules, OVER["hybrid"]
-
-
-def weighted(case: Case, rng: np.random.Generator) -> tuple[Any, Rules, float]:
-    """Gradient descent whose rates differ, so that the norm is of theta over their roots."""
-    rates = rng.choice([0.1, 0.2, 0.5], size=len(list(case.module.parameters())))
-    groups = [
-        {"params": [p], "lr": float(rate)}
-        for p, rate in zip(case.module.parameters(), rates, strict=True)
-    ]
-    return SGD(groups, lr=0.1), [("l2", float(rate) ** 0.5) for rate in rates], OVER["l2"]
+    return optimizers, rules
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::implicit_bias.DiagnosisWarning")
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_gaps_of_random_modules_are_those_of_cvxpy(block: int) -> None:
+def test_gaps_of_random_modules_are_those_of_cvxpy() -> None:
+    rng = np.random.default_rng(0)
     without_reference = 0
-    for seed in range(block, MODULES, BLOCKS):
-        case, rng = Case.drawn(seed), np.random.default_rng(seed)
-        count = len(list(case.module.parameters()))
+    for drawn in range(MODULES):
+        case = Case(rng)
         asked = list[tuple[dict[str, Any], Rules, float]]()
-        asked += [({"norm": norm}, [(norm, 1.0)] * count, OVER[norm]) for norm in NORMS]
-        for build in (hybrid, weighted):
-            optimizer, rules, over = build(case, rng)
-            asked.append(({"optimizer": optimizer}, rules, over))
+        for norm in NORMS:
+            rules = [(norm, 1.0) for _ in case.module.parameters()]
+            asked.append(({"norm": norm}, rules, OVER[norm]))
+        optimizer, rules = hybrid(case, rng)
+        asked.append(({"optimizer": optimizer}, rules, OVER["hybrid"]))
         for options, rules, over in asked:
             found = diagnose(case.module, case.X, case.labels, **options)
             assert found.method == "exact"
@@ -136,6 +114,6 @@ def test_gaps_of_random_modules_are_those_of_cvxpy(block: int) -> None:
             if expected is None:
                 without_reference += 1
                 continue
-            assert found.gap == pytest.approx(expected, abs=SAME), (seed, rules)
+            assert found.gap == pytest.approx(expected, abs=SAME), (drawn, rules)
             assert found.gap_lower <= expected + SAME
-    assert without_reference <= 2  # of 140
+    assert without_reference <= 2  # of 90

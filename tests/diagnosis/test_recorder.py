@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from cases import clusters
+from diagnosis.asking import descend
 from example_modules import layers, scale_weights
 from implicit_bias import DiagnosisWarning, Recorder, diagnose, max_margin, solve
 
@@ -20,42 +21,36 @@ def linear(outputs: int = 3) -> nn.Linear:
     return nn.Linear(4, outputs, bias=False)
 
 
-def trained(module: nn.Module, recorder: Recorder, steps: int = 40) -> None:
-    optimizer = torch.optim.Adam(module.parameters(), lr=0.05)
+def trained(module: nn.Module) -> None:
+    """Take 20 steps by Adam."""
     inputs, labels = torch.tensor(X).float(), torch.tensor(LABELS)
-    for step in range(steps + 1):
-        if step % 20 == 0:
-            recorder.record(step)
-        optimizer.zero_grad()
-        torch.autograd.backward(nn.functional.cross_entropy(module(inputs), labels))
-        optimizer.step()
+    adam = torch.optim.Adam(module.parameters(), lr=0.05)
+    descend(adam, lambda: nn.functional.cross_entropy(module(inputs), labels), 20)
 
 
 def test_frame_by_brute_force() -> None:
     """Of a linear module the optimum in each norm is solved: 1 - gap = (optimum / norm)^2."""
     module = linear()
     recorder = Recorder(module, X, LABELS, NORMS)
-    trained(module, recorder)
-    assert recorder.frame()["step"].tolist() == [0, 20, 40]
+    recorder.record()
+    trained(module)
     W = module.weight.detach().double().numpy()
-    row = recorder.record(41)
+    row = recorder.record(20)
     outputs = X @ W.T
     q = np.array(
         [outputs[n, y] - outputs[n, k] for n, y in enumerate(LABELS) for k in range(3) if k != y]
     )
-    sizes = {
-        "l2": np.sqrt((W**2).sum()),
-        "linf": np.abs(W).max(),
-    }
+    sizes = {"l2": np.sqrt((W**2).sum()), "linf": np.abs(W).max()}
     assert row["min_margin"] == pytest.approx(q.min())
     assert row["error"] == 0.0
     assert q.min() > 0
     for name in NORMS:
-        size = sizes[name]
+        margin = q.min() / sizes[name]
         optimum = solve(max_margin(X, LABELS, name), tol=1e-9).certificate.lower
-        assert row[f"margin_{name}"] == pytest.approx(q.min() / size)
-        expected = 1.0 - (optimum * q.min() / size) ** 2
+        assert row[f"margin_{name}"] == pytest.approx(margin)
+        expected = 1.0 - (optimum * margin) ** 2
         assert row[f"gap_{name}"] == pytest.approx(expected, abs=1e-6)
+    assert recorder.frame()["step"].tolist() == [0, 20]
     assert recorder.frame().iloc[-1].to_dict() == row
 
 
@@ -65,7 +60,7 @@ def test_norms_are_read_from_optimizers() -> None:
     module = layers(4, 16, 3)
     first, last = module.parameters()
     both = [torch.optim.Adam([first]), torch.optim.Adam([last], lr=0.01)]
-    trained(module, Recorder(module, X, LABELS, gaps=False))
+    trained(module)
     recorder = Recorder(module, X, LABELS, norms=[both, "l2"])
     read = diagnose(module, X, LABELS, optimizer=both)
     assert tuple(recorder.norms) == (read.norm, "l2")

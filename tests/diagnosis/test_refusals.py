@@ -36,7 +36,6 @@ def shifted() -> nn.Module:
 # A module, what its refusal names, and whether its leading part may be asked for.
 NOT_HOMOGENEOUS: dict[str, tuple[Callable[[], nn.Module], str, bool]] = {
     "bias": (lambda: stacked(bias=True), r"'2\.bias'.*bias=False", True),
-    "layer norm": (lambda: stacked(nn.LayerNorm(H)), r"layer_norm in '1'", False),
     "softmax": (
         lambda: nn.Sequential(linear(D, 3), nn.Softmax(dim=1)),
         "softmax in '1': where it makes the outputs, return.*logits",
@@ -100,7 +99,6 @@ def wrong_on_two() -> Any:
 @pytest.mark.parametrize(
     ("build", "inputs", "labels", "error", "match"),
     [
-        (relu, FEW, np.arange(12) % 2, ValueError, "labels"),
         (diverged, FEW, ONES, ValueError, "'2.weight'.*diverged"),
         (lambda: relu(outputs=3), FEW, wrong_on_two(), ib.SeparationError, "samples 3, 7"),
         (dead, FEW, ONES, ib.SeparationError, "margins"),

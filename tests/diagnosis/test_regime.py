@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import implicit_bias as ib
-from diagnosis.asking import codes, quiet, relu
+from diagnosis.asking import codes, descend, quiet, relu
 from example_modules import Computed, drawn, margins_by_hand, own_labels, weights_of
 from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis import Code, Regime
@@ -37,12 +37,7 @@ def kernel_by_hand(module: nn.Module, inputs: Tensor) -> Array:
             of_sample.append(nn.utils.parameters_to_vector(parts).numpy())
         features.append(of_sample)
     J = np.array(features)  # (N, K, P)
-    kernel = np.zeros((len(J), len(J)))
-    for n in range(len(J)):
-        for m in range(len(J)):
-            for k in range(J.shape[1]):
-                kernel[n, m] += J[n, k] @ J[m, k]
-    return kernel
+    return np.einsum("nkp, mkp -> nm", J, J)
 
 
 def alignment_by_hand(first: Array, second: Array) -> float:
@@ -91,10 +86,7 @@ def test_diagonal_networks_are_lazy_from_large_weights_and_rich_from_small_ones(
     start = Computed(predict, u=scale * ones, v=scale * ones)
     module = copy.deepcopy(start)
     sgd = torch.optim.SGD(module.parameters(), lr=0.3 / max(1.0, scale**2))
-    for _ in range(300):
-        sgd.zero_grad()
-        torch.autograd.backward(nn.functional.softplus(-labels * module(inputs)).mean())
-        sgd.step()
+    descend(sgd, lambda: nn.functional.softplus(-labels * module(inputs)).mean(), 300)
     found = quiet(module, inputs, labels, start=start)
     of_regime = [each for each in codes(found) if each in (Code.LAZY_REGIME, Code.RICH_REGIME)]
     assert of_regime == [code]

@@ -13,7 +13,6 @@ from cases import clusters
 from diagnosis.asking import codes, finding
 from example_modules import of, own_labels
 from implicit_bias import Diagnosis, diagnose
-from implicit_bias.base.wording import percent_bounds
 from implicit_bias.bounds.certificate import Certificate
 from implicit_bias.diagnosis import Code, Finding
 from implicit_bias.diagnosis.function_space import FunctionSpace
@@ -103,17 +102,3 @@ def test_the_first_line_is_about_the_predictor_where_its_norm_has_an_optimum() -
     assert codes(held)[:3] == [Code.FAR, Code.WEIGHT_DECAY, Code.ABOVE_OPTIMUM]
     none = replace(found, function_space=replace(space, certificate=None, obstacle="too large"))
     assert codes(none) == codes(measured())
-
-
-@pytest.mark.parametrize(
-    ("bounds", "words"),
-    [
-        ((0.863, 0.87), "between 86 and 87 %"),
-        ((0.0, 0.87), "at most 87 %"),
-        ((0.9999984, 1.0), "100 %"),
-        ((0.31, 0.31), "31 %"),
-        ((0.0, 0.0), "0 %"),
-    ],
-)
-def test_both_bounds_are_written(bounds: tuple[float, float], words: str) -> None:
-    assert percent_bounds(*bounds) == words

@@ -1,8 +1,6 @@
 """In which norm a margin was maximised: solved limits are found, and what cannot be told is not."""
 
-import copy
 import math
-import warnings
 from functools import partial
 
 import numpy as np
@@ -161,15 +159,3 @@ def test_what_is_wrong_is_named() -> None:
     (W,) = module.parameters()
     with pytest.raises(ib.SeparationError, match="reference"):
         ib.which_norm(module, INPUTS, Y, reference=of(-W.detach().numpy()))
-
-
-def test_the_module_is_left_as_it_is() -> None:
-    module = network(3).float().train()
-    labels = own_labels(module, INPUTS.float())
-    before = copy.deepcopy(module.state_dict())
-    with warnings.catch_warnings(action="error"):
-        ib.which_norm(module, INPUTS, labels, norms="l2", reference=before)
-    assert module.training
-    for name, value in module.state_dict().items():
-        assert value.dtype == torch.float32
-        assert torch.equal(value, before[name])

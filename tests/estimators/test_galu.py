@@ -56,16 +56,6 @@ def test_regressor_by_brute_force(
     np.testing.assert_allclose(model.predict(new), features(new) @ weights, rtol=1e-4, atol=1e-4)
 
 
-def test_several_targets_are_fitted_one_by_one() -> None:
-    X, y = data()
-    Y = np.column_stack([y, y**2])
-    together = GaLURegressor(5, random_state=0).fit(X, Y)
-    assert together.coef_.shape == (2, 5, 4)
-    for p in range(2):
-        alone = GaLURegressor(5, random_state=0).fit(X, Y[:, p])
-        np.testing.assert_allclose(together.predict(X)[:, p], alone.predict(X), atol=1e-9)
-
-
 def test_classifier_is_least_squares_of_one_against_all_others() -> None:
     X, _ = data(200)
     labels = np.array(["low", "middle", "top"])[np.digitize(np.abs(X[:, 0]), [0.5, 1.2])]

@@ -122,16 +122,9 @@ def test_steps_of_large_inputs_are_smaller() -> None:
         ib.GLNClassifier(5, steps=200, learning_rate=1e6, random_state=0).fit(large, MOONS.y)
 
 
-@pytest.mark.parametrize(
-    ("model", "word"),
-    [
-        (ib.ReLUClassifier(cast(Any, 2.5)), "n_units"),
-        (ib.ReLUClassifier(learning_rate=cast(Any, "fast")), "learning_rate"),
-    ],
-)
-def test_bad_parameters(model: NetworkClassifier, word: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=word):
-        model.fit(MOONS.X, MOONS.y)
+def test_bad_parameters() -> None:
+    with pytest.raises(ValueError, match="learning_rate"):
+        ib.ReLUClassifier(learning_rate=cast(Any, "fast")).fit(MOONS.X, MOONS.y)
 
 
 # --- a loop of the user's own ------------------------------------------------------------------

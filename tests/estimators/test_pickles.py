@@ -21,7 +21,6 @@ MODELS: dict[str, Callable[[], Any]] = {
     "MaxMarginSVC": lambda: ib.MaxMarginSVC(C=1.0),
     "GLNSVC": lambda: ib.GLNSVC(n_units=4, random_state=0),
     "GLNClassifier": lambda: ib.GLNClassifier(4, random_state=0, steps=50),
-    "GaLUClassifier": lambda: ib.GaLUClassifier(4, random_state=0),
     "InfiniteWidthSVC": lambda: ib.InfiniteWidthSVC(C=1.0, random_state=0),
 }
 

@@ -77,18 +77,6 @@ def test_dependent_features() -> None:
     assert two.loss == pytest.approx(one.loss)
 
 
-def test_closed_gates() -> None:
-    """A sample whose gates are all closed has no features."""
-    gates = hard(K).gates(normal(M, D))
-    gates[:4] = 0.0
-    y = np.zeros(M)
-    y[:4] = 1.0
-    found = least_squares(normal(M, D), gates, y)
-    assert found.rank == K * D
-    assert found.loss == pytest.approx(4 / M)
-    assert not found.coef.any()
-
-
 @pytest.mark.parametrize(("n_samples", "n_units"), [(M, 3), (4, 300)])
 def test_gates_are_truth_values_bytes_or_sparse(n_samples: int, n_units: int) -> None:
     """Of more units than a byte counts, too: their products are no bytes."""

@@ -12,17 +12,16 @@ from torch import Tensor, nn
 from example_modules import Computed, drawn, layers, linear, margins_by_hand, own_labels, seeded
 from implicit_bias.base.validation import Array
 from implicit_bias.modules import tangent_program
+from implicit_bias.modules.kinks import Pieces
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.subject import Subject, margins_of
-from implicit_bias.norms import L1, L2, LInf, Spectral
+from implicit_bias.norms import LInf, Spectral
 from implicit_bias.norms.tensors import ComposedNorm, ParameterNorm, as_parameter_norm
 
 N, D = 9, 4
 X = drawn(N, D)
 NORMS: dict[str, ParameterNorm] = {
     **{name: as_parameter_norm(name) for name in ("l2", "l1", "linf", "spectral", "nuclear")},
-    "sum-of-spectral": ComposedNorm(Spectral(), L1()),
-    "max-of-l2": ComposedNorm(L2(), LInf()),
     "mixed": ComposedNorm({"": Spectral(), "2": LInf(), "scale": LInf()}, LInf(), scale={"2": 0.3}),
 }
 
@@ -88,6 +87,19 @@ def by_cvxpy(function: Margins, J: Array, degree: float, norm: ParameterNorm) ->
         start += shape.numel()
     program = cp.Problem(cp.Minimize(norm.atom(parts, function.shapes, cp)), [J @ w >= degree])
     return float(program.solve(solver=cp.CLARABEL))
+
+
+def check_products(margins: Margins | Pieces, theta: Tensor, J: Array) -> None:
+    """Compare the products with the gradients, of all pairs or of some, with those of J."""
+    rng = np.random.default_rng(0)
+    weights, w = rng.random(len(J)), rng.normal(size=J.shape[1])
+    close = {"rtol": 1e-9, "atol": 1e-11 * np.abs(J).max() ** 2}
+    np.testing.assert_allclose(margins.vjp(theta, weights), J.T @ weights, **close)
+    np.testing.assert_allclose(margins.jvp(theta, torch.tensor(w)), J @ w, **close)
+    for count in (len(J) // 2, len(J) - 2):
+        some = rng.permutation(len(J))[:count]
+        np.testing.assert_allclose(margins.rows(theta, some), J[some], **close)
+        np.testing.assert_allclose(margins.gram(theta, some), J[some] @ J[some].T, **close)
 
 
 def check(found: tangent_program.Multipliers, J: Array, degree: float) -> None:

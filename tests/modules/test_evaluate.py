@@ -66,13 +66,6 @@ class Counting(nn.Module):
         return self.scale * x
 
 
-def still() -> nn.Module:
-    module = layered()
-    module.register_buffer("persistent", torch.arange(3))
-    module.register_buffer("transient", torch.ones(2), persistent=False)
-    return module
-
-
 def hooked() -> nn.Module:
     first = square()
     first.register_forward_pre_hook(lambda part, inputs: (inputs[0] * 2.0,))
@@ -81,24 +74,15 @@ def hooked() -> nn.Module:
     return layered(first=first)
 
 
-def partly_frozen() -> nn.Module:
-    return layered(first=frozen(square()))
-
-
-def mixed_modes() -> nn.Module:
-    return layered(nn.Sequential(nn.Dropout(0.5).eval(), nn.Dropout(0.1)))
-
-
 MODULES: dict[str, Callable[[], nn.Module]] = {
     "tied": tied,
     "weight norm": weight_norm(parametrizations.weight_norm),
     "spectral norm by hooks": weight_norm(nn.utils.spectral_norm),
     "batch norm": lambda: layered(nn.BatchNorm1d(D)),
-    "buffers": still,
     "counting": lambda: layered(Counting()),
     "hooks": hooked,
-    "partly frozen": partly_frozen,
-    "modes": mixed_modes,
+    "partly frozen": lambda: layered(first=frozen(square())),
+    "modes": lambda: layered(nn.Sequential(nn.Dropout(0.5).eval(), nn.Dropout(0.1))),
 }
 
 
@@ -117,6 +101,9 @@ def until_gap(module: nn.Module, inputs: Any, labels: Any) -> object:
 
 FUNCTIONS: dict[str, Callable[[nn.Module, Any, Any], object]] = {
     "diagnose": ib.diagnose,
+    "which_norm": lambda module, inputs, labels: ib.which_norm(
+        module, inputs, labels, norms="l2", reference=module.state_dict()
+    ),
     "stationarity": lambda module, inputs, labels: stationarity(module, (inputs,), labels),
     "Recorder": record,
     "train_to_limit": limit,
@@ -180,6 +167,7 @@ def built(name: str, dtype: torch.dtype, *, training: bool) -> tuple[nn.Module, 
         *(("stationarity", name) for name in MODULES),
         *(("train_to_limit", name) for name in MODULES if name != "counting"),
         ("diagnose", "spectral norm by hooks"),
+        ("which_norm", "counting"),
         ("Recorder", "modes"),
         ("train_to_limit in linf", "spectral norm by hooks"),
     ],
@@ -206,7 +194,7 @@ def test_a_module_is_left_as_it_is(function: str, name: str) -> None:
 
 
 def test_a_module_in_single_precision_is_measured_and_not_trained() -> None:
-    module, inputs, labels = built("buffers", torch.float32, training=True)
+    module, inputs, labels = built("hooks", torch.float32, training=True)
     with unchanged(module):
         assert stationarity(module, (inputs,), labels).program.degree == 2.0
         with pytest.raises(ValueError, match="float64"):

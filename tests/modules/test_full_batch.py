@@ -14,6 +14,7 @@ from example_modules import drawn, margins_by_hand, own_labels, seeded
 from implicit_bias.diagnosis import Code
 from implicit_bias.modules.fold import FoldError
 from implicit_bias.modules.margins import Margins
+from modules.programs import check_products
 from modules.test_fold import Residual
 
 X = drawn(14, 5)
@@ -53,16 +54,7 @@ def test_margins_and_gradients_are_those_of_training_mode(
     classes = whole(inputs).shape[1]
     margins = Margins(whole.eval(), (inputs,), labels, classes)
     np.testing.assert_allclose(margins.margins(margins.theta), q, rtol=1e-11)
-    chosen = np.arange(len(q))
-    close = {"rtol": 1e-9, "atol": 1e-11 * np.abs(J).max() ** 2}
-    np.testing.assert_allclose(margins.rows(margins.theta, chosen), J, **close)
-    np.testing.assert_allclose(margins.gram(margins.theta, chosen), J @ J.T, **close)
-    weights = np.random.default_rng(0).random(len(q))
-    np.testing.assert_allclose(margins.vjp(margins.theta, weights), weights @ J, **close)
-    direction = drawn(J.shape[1])
-    np.testing.assert_allclose(
-        margins.jvp(margins.theta, direction), J @ direction.numpy(), **close
-    )
+    check_products(margins, margins.theta, J)
 
 
 def test_scale_invariant_weights_are_named() -> None:

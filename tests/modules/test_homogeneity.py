@@ -110,11 +110,6 @@ def residual(m: Any, x: Tensor) -> Tensor:
 
 
 CAUSES: dict[str, tuple[Callable[[], nn.Module], str, bool]] = {
-    "a bias above": (
-        lambda: nn.Sequential(linear(D, 5), nn.ReLU(), nn.Linear(5, 1)),
-        r"'2\.bias' set to 0",
-        True,
-    ),
     "tanh": (lambda: nn.Sequential(linear(D, 5), nn.Tanh(), linear(5)), r"tanh in '1'", False),
     "block": (
         lambda: nn.Sequential(

@@ -17,6 +17,7 @@ from implicit_bias.modules.kinks import KinkSearch, Pieces, gap_across_kinks
 from implicit_bias.modules.subject import Subject, margins_of
 from implicit_bias.modules.tangent_program import Multipliers
 from implicit_bias.norms.tensors import PARAMETER_NORMS
+from modules.programs import check_products
 
 RADIUS = KinkSearch.radius
 # Of the second order, or of as many steps of the radius.
@@ -126,12 +127,4 @@ def test_rows_of_pieces_are_gradients_nearby_for_which_eulers_identity_holds_at_
         parts.append(factor[:, None] * program.function.rows(point, every))
     J = np.concatenate(parts)
     np.testing.assert_allclose(J @ program.theta.numpy(), np.tile(2.0 * program.margins, 2))
-    rng = np.random.default_rng(0)
-    weights, w = rng.random(len(J)), rng.normal(size=J.shape[1])
-    theta = program.theta
-    np.testing.assert_allclose(pieces.vjp(theta, weights), J.T @ weights, atol=1e-9)
-    np.testing.assert_allclose(pieces.jvp(theta, torch.tensor(w)), J @ w, atol=1e-9)
-    for chosen in (rng.permutation(len(J))[:7], rng.permutation(len(J))[:9]):  # some are held
-        np.testing.assert_allclose(pieces.rows(theta, chosen), J[chosen], atol=1e-9)
-        gram = J[chosen] @ J[chosen].T
-        np.testing.assert_allclose(pieces.gram(theta, chosen), gram, rtol=1e-9, atol=1e-9)
+    check_products(pieces, program.theta, J)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from example_modules import Computed, drawn, layers, linear, seeded
+from example_modules import Computed, drawn, linear
 from implicit_bias.modules.layer_products import LayerProducts, WatchedProducts
 from implicit_bias.modules.margins import Margins
 
@@ -69,20 +69,6 @@ def test_gram_of_a_module(name: str) -> None:
     ).numpy()
     found = gradients.gram(gradients.theta, chosen, scale, others)
     np.testing.assert_allclose(found, (S * J[chosen]) @ (S * J[others]).T, rtol=1e-9, atol=1e-12)
-
-
-def test_a_homogeneous_module_has_one_gram_matrix_at_all_scales() -> None:
-    """As f(c theta) / c^L is f(theta): L is 2 without biases."""
-    module = seeded(layers(4, 6, CLASSES), 1)
-    plain = Margins(module, (drawn(N, 4),), np.arange(N) % CLASSES, CLASSES)
-    chosen = np.arange(len(plain.pairs))
-    J = plain.rows(plain.theta, chosen)
-    for scale in (2.0**-3, 2.0**40):  # powers of two, which do not round
-        scaled = plain.at_scale(scale, 2.0)
-        np.testing.assert_array_equal(scaled.margins(plain.theta), plain.margins(plain.theta))
-        np.testing.assert_allclose(scaled.rows(plain.theta, chosen), J, rtol=1e-12)
-        gram = scaled.gram(plain.theta, chosen)
-        np.testing.assert_allclose(gram, J @ J.T, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(("positions", "rows", "columns"), [(1, 3, 4), (9, 3, 4)])

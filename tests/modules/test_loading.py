@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import (
     DataLoader,
-    Dataset,
     RandomSampler,
     SubsetRandomSampler,
     TensorDataset,
     WeightedRandomSampler,
+    default_collate,
 )
 
 from example_modules import drawn
@@ -27,14 +27,10 @@ Y = torch.arange(30) % 3
 DATA = TensorDataset(X, Y)
 
 
-class Augmented(Dataset[tuple[Tensor, int]]):
-    """Each read adds other noise."""
-
-    def __len__(self) -> int:
-        return 20
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        return X[index] + torch.randn(4), index % 2
+def with_noise(samples: list[Any]) -> tuple[Tensor, Tensor]:
+    """Add other noise in each pass."""
+    inputs, labels = default_collate(samples)
+    return inputs + torch.randn(inputs.shape), labels
 
 
 def test_a_shuffling_loader_is_read_in_the_order_of_its_data() -> None:
@@ -70,7 +66,7 @@ def test_several_arguments_and_numbers_that_are_indices() -> None:
 
 def test_samples_that_change_are_refused() -> None:
     for loader in (
-        DataLoader(Augmented(), batch_size=5),
+        DataLoader(DATA, batch_size=5, collate_fn=with_noise),
         DataLoader(DATA, batch_size=5, sampler=WeightedRandomSampler([1.0] * 30, 30)),
         DataLoader(DATA, batch_size=5, sampler=RandomSampler(DATA, num_samples=10)),
     ):
@@ -120,24 +116,19 @@ def test_refusals(inputs: Any, labels: Any, word: str) -> None:
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """30 samples of 4 entries are 960 bytes; known lengths are refused after the first batch."""
     monkeypatch.setattr(loading, "MOST_GIB", 959 / 2**30)
-    read = 0
+    read = list[int]()
 
-    class Counted(Dataset[tuple[Tensor, Tensor]]):
-        def __len__(self) -> int:
-            return 30
-
-        def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-            nonlocal read
-            read += 1
-            return X[index], Y[index]
+    def counted(samples: list[Any]) -> Any:
+        read.append(len(samples))
+        return default_collate(samples)
 
     with pytest.raises(ValueError, match="8.94e-07 GiB.*Subset"):
-        collected(DataLoader(Counted(), batch_size=6, shuffle=True), None)
-    assert read == 6
+        collected(DataLoader(DATA, batch_size=6, shuffle=True, collate_fn=counted), None)
+    assert read == [6]
     with pytest.raises(ValueError, match="more than"):
         collected([(X[:15], Y[:15]), (X[15:], Y[15:])], None)
     monkeypatch.setattr(loading, "MOST_GIB", 960 / 2**30)
-    assert len(collected(DataLoader(Counted(), batch_size=6), None).labels) == 30
+    assert len(collected(DataLoader(DATA, batch_size=6), None).labels) == 30
 
 
 def test_batches_that_are_written_over() -> None:

@@ -9,7 +9,7 @@ from torch import nn
 
 from example_modules import Computed, frozen, linear, of, own_labels, seeded
 from implicit_bias.modules.margins import Margins
-from modules.programs import CASES, D, N, X, labelled, relu, scaled
+from modules.programs import CASES, D, N, X, check_products, labelled, relu, scaled
 
 
 @pytest.mark.parametrize("blocks", [None, 3])
@@ -19,17 +19,11 @@ def test_products_with_the_gradients(name: str, blocks: int | None) -> None:
     program, J = scaled(build(), degree)
     function, theta = program.function, program.theta
     function.entries = function.entries if blocks is None else blocks * len(theta)
-    rng = np.random.default_rng(0)
-    weights, w = rng.random(len(J)), rng.normal(size=J.shape[1])
-    chosen = rng.permutation(len(J))[: len(J) - 2]
-    np.testing.assert_allclose(function.vjp(theta, weights), J.T @ weights, atol=1e-9)
-    np.testing.assert_allclose(function.jvp(theta, torch.tensor(w)), J @ w, atol=1e-9)
-    np.testing.assert_allclose(function.rows(theta, chosen), J[chosen], atol=1e-9)
-    gram = function.gram(theta, chosen)
-    np.testing.assert_allclose(gram, J[chosen] @ J[chosen].T, rtol=1e-9, atol=1e-9)
-    others = rng.permutation(len(J))[:5]
-    gram, J_other = function.gram(theta, chosen, others=others), J[others]
-    np.testing.assert_allclose(gram, J[chosen] @ J_other.T, rtol=1e-10, atol=1e-10 * gram.max())
+    check_products(function, theta, J)
+    chosen, others = np.array([4, 0, 7, 5]), np.array([1, 7, 2])
+    gram = function.gram(theta, chosen, others=others)
+    close = {"rtol": 1e-10, "atol": 1e-10 * gram.max()}
+    np.testing.assert_allclose(gram, J[chosen] @ J[others].T, **close)
     np.testing.assert_allclose(J @ theta.numpy(), degree * function.margins(theta), rtol=1e-9)
 
 
@@ -37,23 +31,22 @@ def test_restricted_margins_hold_the_other_parameters() -> None:
     program, J = scaled(CASES["mixed-classes"][1](), 4.0)
     alone = program.function.restricted(["conv.weight"], program.theta)
     np.testing.assert_allclose(alone.margins(alone.theta), program.margins)
-    shapes = program.function.shapes
-    start = sum(shapes[k].numel() for k in shapes if k in ("first.weight", "second", "scale"))
-    start -= shapes["scale"].numel() * (
-        list(shapes).index("scale") > list(shapes).index("conv.weight")
-    )
-    np.testing.assert_allclose(
-        alone.rows(alone.theta, np.arange(len(J))), J[:, start : start + 6], atol=1e-9
-    )
+    columns = [program.function.parameters(torch.tensor(row))["conv.weight"] for row in J]
+    expected = torch.stack(columns).flatten(1)
+    np.testing.assert_allclose(alone.rows(alone.theta, np.arange(len(J))), expected, atol=1e-9)
 
 
 def test_a_homogeneous_module_is_the_same_at_any_scale_in_some_parameters() -> None:
     """What is held fast is scaled as well: f(c theta) / c^L of all of theta."""
     program, J = scaled(CASES["mixed-classes"][1](), 4.0)
-    far = program.function.at_scale(8.0, 4.0)
-    alone = far.restricted(["conv.weight"], program.theta)
-    np.testing.assert_allclose(alone.margins(alone.theta), program.margins)
-    np.testing.assert_allclose(far.rows(program.theta, np.arange(len(J))), J, atol=1e-9)
+    every = np.arange(len(J))
+    for scale in (2.0**-3, 2.0**40):
+        other = program.function.at_scale(scale, 4.0)
+        alone = other.restricted(["conv.weight"], program.theta)
+        np.testing.assert_allclose(alone.margins(alone.theta), program.margins)
+        np.testing.assert_allclose(other.rows(program.theta, every), J, atol=1e-9)
+        gram = other.gram(program.theta, every)
+        np.testing.assert_allclose(gram, J @ J.T, rtol=1e-9, atol=1e-9)
 
 
 def used_twice() -> nn.Module:

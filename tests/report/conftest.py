@@ -6,7 +6,7 @@ import pytest
 import implicit_bias as ib
 from cases import clusters
 from implicit_bias.datasets import Dataset, load_digits, split
-from report.written import ATTACK, Report, fit_and_write, no_margins
+from report.written import ATTACK, Report, fit_and_write
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +22,6 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Report:
         title=ATTACK,
         facts={"seed": "0", ATTACK: ATTACK},
     )
-
-
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    return no_margins(tmp_path_factory.mktemp("bare"))
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from comparison.samples import TEST, TRAIN, fitted_models
 from implicit_bias.comparison.verdict import Verdict
 from implicit_bias.datasets import make_toy, split
 from implicit_bias.report.tables import tables
-from report.written import ATTACK, Report, fit_and_write, no_margins
+from report.written import ATTACK, Report, fit_and_write
 
 # --- files ---------------------------------------------------------------------------------------
 
@@ -55,16 +55,6 @@ def test_tables_hold_the_numbers_of_the_comparison(digits: Report, kind: str, re
     predictions = read(folder / f"predictions.{kind}")
     error = (predictions[ATTACK] != predictions["true label"]).mean()
     assert error == pytest.approx(comparison.model(ATTACK).error)
-
-
-@pytest.mark.slow
-def test_a_second_report_replaces_the_first_and_leaves_no_stale_table(bare: Report) -> None:
-    first = bare.path.read_bytes()
-    stale = bare.path.parent / "history.csv"
-    stale.write_text("of an earlier report")
-    second = no_margins(bare.path.parent).path.read_bytes()
-    assert first == second, "the same numbers must give the same bytes"
-    assert not stale.exists()
 
 
 @pytest.mark.slow
@@ -112,20 +102,6 @@ def test_a_page_is_safe_self_contained_and_described(
     assert asked
     assert asked <= {*identifiers}
     assert len(set(identifiers)) == len(identifiers)
-
-
-@pytest.mark.slow
-def test_sections_follow_the_data(digits: Report, classes: Report, bare: Report) -> None:
-    last = ["details", "setting"]
-    for report, expected in (
-        (digits, ["margins", "numbers", "errors", "support", *last]),
-        (classes, ["margins", "numbers", "training", "plane", "errors", *last]),
-        (bare, ["errors", "numbers", "plane", *last]),  # the verdict is on errors
-    ):
-        assert report.page.attributes("section", "id") == expected
-        links = [link for link in report.page.attributes("a", "href") if "#def-" not in link]
-        assert links == [f"#{section}" for section in expected]
-    assert "certified" not in bare.page.text
 
 
 def test_a_failed_solve_is_shown(tmp_path: Path) -> None:

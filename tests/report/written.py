@@ -5,12 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
-
 import implicit_bias as ib
 from browser import Page
-from implicit_bias.datasets import Split, make_toy, split
+from implicit_bias.datasets import Split
 from implicit_bias.report.page import write_report
 
 ATTACK = "<script>alert(1)</script>"
@@ -37,12 +34,3 @@ def fit_and_write(folder: Path, models: Mapping[str, Any], data: Split, **option
     comparison = ib.compare(models, data.validation.X, data.validation.y, train=train)
     path = write_report(folder, comparison, train=data.train, evaluation=data.validation, **options)
     return Report(path, comparison)
-
-
-def no_margins(folder: Path) -> Report:
-    """Write a report on models that have no margin problem."""
-    models = {"logistic": LogisticRegression(), "neighbours": KNeighborsClassifier()}
-    data = split(make_toy("moons", 60, noise=0.3), 40)
-    return fit_and_write(
-        folder, models, data, meanings={"logistic": "of <odds>"}, command="do <it>"
-    )

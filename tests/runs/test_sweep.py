@@ -28,7 +28,7 @@ from implicit_bias.runs.sweep import (
     run_cells,
     write_results,
 )
-from system import LOCALLY, limited
+from system import LOCALLY
 
 SMALL = 'train_size = 40\nmodels = ["svm-gln", "svm-linear"]\n'
 TIMES = ["seconds"]
@@ -185,18 +185,6 @@ def test_tables_have_each_model_of_each_cell_in_the_order_of_the_grid(tmp_path: 
         assert len({*csv.columns}) == len(csv.columns)
 
 
-def test_grids_share_their_cells(tmp_path: Path) -> None:
-    one, out = tmp_path / "one", tmp_path / "out"
-    one.mkdir()
-    finish(cells_in(grid_of(one, f"{SMALL}seed = [1, 2]")), out)
-    before = {file: file.stat().st_mtime_ns for file in finished_files(out)}
-    cells = cells_in(grid_of(tmp_path, f"seed = [3, 2]\n{SMALL}"))
-    frames, computed = finish(cells, out)
-    assert [cells[key].seed for key in computed] == [3]
-    assert frames["models"]["seed"].tolist() == [3, 3, 2, 2]
-    assert all(file.stat().st_mtime_ns == time for file, time in before.items())
-
-
 def test_a_cell_that_fails_says_why_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,18 +220,6 @@ def test_ctrl_c_in_a_cell_is_no_failure(tmp_path: Path, monkeypatch: pytest.Monk
     assert done.status == 130
     assert len(finished_files(tmp_path / "out")) == 1
     assert not (tmp_path / "out" / "errors").exists()
-
-
-def test_a_full_disk_stops_a_sweep_and_keeps_what_is_there(tmp_path: Path) -> None:
-    cells = cells_in(grid_of(tmp_path, f"{SMALL}seed = [1, 2]"))
-    finish(dict([*cells.items()][:1]), tmp_path)
-    (kept,) = finished_files(tmp_path)
-    with limited(100), pytest.raises(OSError, match="too large"):
-        list(run_cells(cells, tmp_path, workers=1))
-    assert finished_files(tmp_path) == [kept]
-    frames, computed = finish(cells, tmp_path)
-    assert len(computed) == 1
-    assert len(frames["models"]) == 4
 
 
 def test_a_folder_of_another_origin_is_refused(tmp_path: Path) -> None:

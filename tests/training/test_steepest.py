@@ -99,20 +99,17 @@ def test_a_linear_module_converges_to_the_certified_maximum_margin(
 
 def test_a_network_nears_a_kkt_point_of_its_own_norm() -> None:
     goal = 0.4
-    config = LimitConfig(steps=1000, norm="l2", record=5)
+    config = LimitConfig(steps=1000, norm="l2", record=3)
     result = train_to_limit(two_layers(), X4, LABELS, config, stop_at_gap=goal)
     assert result.ending is Ending.GAP
-    gaps = [point.gap for point in result.history]
-    assert gaps[-1] <= goal
-    assert math.isnan(gaps[0])  # not separated yet
-    assert all(math.isnan(gap) or gap > goal for gap in gaps[:-1])
-    assert any(gap > goal for gap in gaps)
+    gaps = [point.gap for point in result.history if point.min_margin > 0]
+    assert math.isnan(result.history[0].gap)  # not separated yet
+    assert gaps[-1] <= goal < min(gaps[:-1])
 
 
-@pytest.mark.parametrize("seed", [2, 3])
-def test_first_steps_of_spectral_descent_leave_each_sample_units(seed: int) -> None:
+def test_first_steps_of_spectral_descent_leave_each_sample_units() -> None:
     """A sample on which all units are off has no gradient, and is never classified."""
-    network, inputs, labels = on_clusters(seed)
+    network, inputs, labels = on_clusters(2)
 
     def stop(point: LimitPoint) -> None:
         if point.min_margin > 0:
