@@ -47,9 +47,10 @@ INTERIOR_POINT_LIMIT = 3000
 MANY_SAMPLES = 50
 MANY_ROWS = 100
 
-# Features, and entries of the rows, up to which "auto" looks at the condition number of the samples,
-# and the condition number from which on it takes the embedding. Products of samples have its square, and
-# 1e10 leaves six of sixteen digits. On unscaled breast cancer (1.5e6) all other methods fail.
+# Features, and entries of the rows, up to which "auto" looks at the condition number of the
+# samples, and the condition number from which on it takes the embedding. Products of samples have
+# its square, and 1e10 leaves six of sixteen digits. On unscaled breast cancer (1.5e6) all other
+# methods fail.
 FEW_FEATURES = 100
 FEW_ENTRIES = 2**22
 ILL_CONDITIONED = 1e5

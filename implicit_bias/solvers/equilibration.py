@@ -2,7 +2,8 @@ r"""A problem with sums of l2 in centred, equilibrated features, for `feature_sp
 
 Inputs that vary little around an offset, years say, are centred where something absorbs the offset:
 the intercept, or a constant feature, whose penalty then is a row of T that is not diagonal. The
-centring is exact by Sterbenz's lemma, and all scalings are powers of two: nothing is rounded.
+centring is exact by Sterbenz's lemma, and all scalings are powers of two: nothing is rounded, but
+products with U b_p of many classes, each on its own.
 
 Coefficients of K classes sum to 0 over the classes, so that r = K - 1 coordinates hold them: those
 in the rows u of an orthonormal basis (r, K) of such vectors, in which no norm changes. Label
@@ -98,9 +99,11 @@ class EquilibratedProblem:
         scale = 1.0 / power_of_two(np.where(sizes > 0, sizes, 1.0))
         features *= scale
         # The features of each coordinate of the classes, then the offsets of all.
-        of_features = labels[:, :, None] * features[:, None, :n_features]
-        of_offsets = labels[:, :, None] * features[:, None, n_features:]
-        B = np.hstack([of_features.reshape(len(Z), -1), of_offsets.reshape(len(Z), -1)])
+        B = np.empty((len(Z), r * features.shape[1]))
+        for k in range(r):
+            own = slice(k * n_features, (k + 1) * n_features)
+            np.multiply(labels[:, k : k + 1], features[:, :n_features], out=B[:, own])
+        B[:, r * n_features :] = labels * features[:, n_features:]
 
         # --- (w, b) = T v with all rows: scaled, then moved back by the offsets ------------------
         whole = np.diag(scale)

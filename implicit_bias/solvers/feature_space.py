@@ -1,17 +1,20 @@
 r"""The homogeneous embedding in the space of the features, for ill-scaled or inseparable data.
 
-Primal  minimise  sum_g t_g + C sum_n xi_n
-        subject to  y_n (<phi_n, w> + b) >= 1 - xi_n,   xi >= 0,   ||w_g|| <= t_g
+Primal  minimise  sum_g t_g + sum_n C_n xi_n
+        subject to  <b_p (x) phi_n(p), w> + <b_p, b> >= 1 - xi_n(p),   xi >= 0,   ||w_g|| <= t_g
 
-Dual    maximise  sum_n alpha_n
-        subject to  alpha + beta = C,   alpha, beta >= 0,   ||V_g|| <= 1
-        (and sum_n alpha_n y_n = 0 where there is an intercept b),   V = sum_n alpha_n y_n phi_n
+Dual    maximise  sum_p alpha_p
+        subject to  E' alpha + beta = C,   alpha, beta >= 0,   ||V_g|| <= 1
+        (and sum_p alpha_p b_p = 0 where there are offsets b),
+        V = sum_p alpha_p b_p (x) phi_n(p)
 
-Both, homogeneous (Ye, Todd, Mizuno 1994): find tau, kappa >= 0 and the above with
+with a row p for each pair of a sample and a rival class (`problem.constraints`), of two classes for
+each sample; E adds up the rows of a sample. Both, homogeneous (Ye, Todd, Mizuno 1994): find
+tau, kappa >= 0 and the above with
 
         B' alpha = T' V                                        (stationarity)
-        B v + xi - tau c = s,   w = T v                        (margins)
-        alpha + beta = tau C                                   (box)
+        B v + E xi - tau c = s,   w = T v                      (margins)
+        E' alpha + beta = tau C                                (box)
         c' alpha - sum_g t_g - C' xi = kappa                   (gap)
         ||w_g|| <= t_g,   ||V_g|| <= tau                       (cones)
 KKT     s alpha = xi beta = tau kappa = mu,  (t_g, w_g) o (tau, -V_g) = (mu, 0),      mu -> 0
@@ -21,20 +24,22 @@ is none: the iteration needs no feasible start, nor one of the right scale, and 
 
 ======  ==========  ==========================================================================
 v       (P',)       coefficients in centred, equilibrated features (`equilibration`), the
-                    intercept last
+                    offsets last
 w, V    (P,)        coefficients, the norm's argument, w = T v; dual vectors
-B       (N, P')     scaled features of the samples, times their labels
-c, C    (N,)        right sides and boxes of the scaled samples; C of length 0 with a hard margin
-alpha   (N,)        dual variables; s (N,) what a margin exceeds c by
-beta    (N,)        C - alpha; xi (N,) the hinge losses (soft margin only)
+B       (R, P')     scaled features of the rows, times their label vectors
+c, C    (R,), (N,)  right sides of the scaled rows; boxes of the scaled samples, none (0,) with a
+                    hard margin
+alpha   (R,)        dual variables; s (R,) what a margin exceeds c by
+beta    (N,)        C - E' alpha; xi (N,) the hinge losses (soft margin only)
 e, f    (G,)        t - ||w_g|| and tau - ||V_g||, kept apart: they are tiny at the end
 ======  ==========  ==========================================================================
 
 With the cones' scaling W (`second_order`) a Newton step is a linear system in v,
 
-        (B' diag(h) B + T' D T) dv = ...,      1/h = s/alpha + xi/beta,      D from W^-2      (step)
+        (B' H B + T' D T) dv = ...,      D from W^-2,                          (step)
+        H^-1 = diag(s/alpha) + E diag(xi/beta) E'
 
-that is, the solution of a least squares problem with the rows h^(1/2) B and W^-1 T. They are
+that is, the solution of a least squares problem with the rows H^(1/2) B and W^-1 T. They are
 factored by QR and never squared: a Gram matrix of data whose margin is 1e-8 of their norm holds
 nothing of it in float64. The factor's normal equations are refined with the rows themselves.
 Mehrotra's predictor sets the centring, and its second-order terms enter the corrector.
@@ -42,7 +47,7 @@ Mehrotra's predictor sets the centring, and its second-order terms enter the cor
 Near the end alpha is corrected until V(alpha) is right to rounding, and v until no margin falls
 short, both with weights that do not grow like 1/mu (`Polish`).
 
-Time is linear in N, O(N P^2) a step, and memory that of B.
+Time is linear in R, O(R P^2) a step, and memory that of B.
 """
 
 from __future__ import annotations
@@ -69,8 +74,8 @@ from implicit_bias.solvers.second_order import ConeVectors, SecondOrderCones
 class FeatureSpace(RowSolver):
     """The homogeneous embedding in the space of the features: time linear in the samples.
 
-    With two classes and sums of l2 features may have any scales, and a start is not used. Other
-    problems go to `InteriorPoint` with its system in the features.
+    With sums of l2 features may have any scales, and a start is not used. Other norms, and many
+    classes beyond ``most_entries``, go to `InteriorPoint` with its system in the features.
 
     Parameters
     ----------
@@ -93,6 +98,8 @@ class FeatureSpace(RowSolver):
         A computed gap is reported as no less than this.
     polished_gap, polished_ratio : float
         From this gap, or this Gordan ratio, results are polished.
+    most_entries : int
+        With many classes the embedding takes up to so many entries of B.
     safety_share : float
         The safest coefficients may be worse than the best ones by this fraction of the tolerance.
     """
@@ -109,6 +116,7 @@ class FeatureSpace(RowSolver):
     polished_gap: float = 1e-5
     polished_ratio: float = 1e4
     safety_share: float = 0.01
+    most_entries: int = 2**24
 
     name: ClassVar[str] = "feature-space"
     takes_classes: ClassVar[bool] = True
@@ -119,7 +127,7 @@ class FeatureSpace(RowSolver):
         return has_class_cone(problem)
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
-        """Take sums of l2 of two classes; the interior point takes all else."""
+        """Take sums of l2; the interior point takes all else."""
         rows = self.chosen(problem)
         if not self._embeds(problem, rows):
             options = {x.name: getattr(self, x.name) for x in fields(RowSolver)}
@@ -133,7 +141,7 @@ class FeatureSpace(RowSolver):
         # Of many classes the matrix of the rows is r times as large as the features.
         if rows.width == 1:
             return True
-        return len(rows) * math.prod(problem.coef_shape) <= 2**24
+        return len(rows) * math.prod(problem.coef_shape) <= self.most_entries
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -190,9 +190,7 @@ def solve(
         why = str(chosen)
         falls_back = max_iterations is None
         tolerances = options.tolerances
-        can_doubt = chosen.system == "features" or chosen.solver == "working-set"
-        if chosen.solver == "one-group" and formulated.classes is None:
-            can_doubt = True  # the embedding follows, which takes two classes
+        can_doubt = chosen.system == "features" or chosen.solver in ("working-set", "one-group")
         if falls_back and formulated.hard_margin and can_doubt:
             # Where nothing seems to separate the samples these methods give up early. Then a proof
             # is sought, one linear program, and where there is none another method goes on.
