@@ -238,7 +238,8 @@ def exact_l1(X: Array, y: Array) -> Fraction:
         A = fmpq_mat([[to_rational(value) for value in row] for row in X[:, columns]])
         if A.det() != 0:
             w = A.solve(b).entries()
-            best.append(sum(abs(Fraction(int(x.p), int(x.q))) for x in w))
+            sizes = [abs(Fraction(int(x.p), int(x.q))) for x in w]
+            best.append(sum(sizes, Fraction(0)))
     return min(best)
 
 

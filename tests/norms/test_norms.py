@@ -389,7 +389,7 @@ def test_names_and_objects_are_norms() -> None:
         GroupNorm([0, 2])  # type: ignore[arg-type]
     without_atom = SimpleNamespace(value=np.linalg.norm, dual=np.linalg.norm)
     with pytest.raises(ValueError, match="CVXPY"):
-        as_norm(without_atom).atom(None, SHAPE, cp)  # type: ignore[arg-type]
+        as_norm(without_atom).atom(None, SHAPE, cp)
     with pytest.raises(NotImplementedError):
         CASES["own"].norm.maximiser(np.ones(SHAPE))
     with pytest.raises(AtomError, match="flattened in C order"):  # no trouble of a solver

@@ -208,22 +208,28 @@ def test_input_of_other_types_is_taken() -> None:
     assert problem.X.dtype == problem.y.dtype == np.float64
     assert problem.n_groups == 1
     assert problem.C == 2
+    # One C for all samples is a number.
+    assert replace(problem, C=np.full(6, np.float32(2))).C == 2.0
+    assert replace(problem, C=np.full(6, np.inf)).hard_margin
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_problem_does_not_change_with_the_callers_arrays(sparse: bool) -> None:
     gates = np.ones((6, 3))
     given: dict[str, Any] = {"X": X.copy(), "y": Y.copy(), "groups": np.array([0, 0, 1])}
+    given["C"] = np.arange(1.0, 7.0)
     given["gates"] = sp.csr_array(gates) if sparse else gates
     problem = MarginProblem(**given)
     before = problem.decision(np.ones((3, 3)))
-    given["X"][:] = given["y"][:] = 7.0
+    given["X"][:] = given["y"][:] = given["C"][:] = 7.0
     (given["gates"].data if sparse else gates)[:] = 7.0
     np.testing.assert_array_equal(problem.decision(np.ones((3, 3))), before)
     np.testing.assert_array_equal(problem.y, Y)
     np.testing.assert_array_equal(problem.X, X)
-    with pytest.raises(ValueError, match="read-only"):
-        problem.X[0] = 1.0
+    assert problem.subset(np.array([3, 2])).box.tolist() == [4.0, 3.0]
+    for held in (problem.X, np.asarray(problem.C)):
+        with pytest.raises(ValueError, match="read-only"):
+            held[0] = 1.0
 
 
 def test_labels_and_groups_may_be_tensors() -> None:
