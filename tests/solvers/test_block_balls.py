@@ -75,6 +75,7 @@ def test_the_optimum_is_that_of_a_conic_solver(first_rows: int) -> None:
     problem = max_margin(J * y[:, None], y, OverBlocks(BLOCKS, LInf()))
     method = BlockBalls(first_rows=first_rows, tolerances=Tolerances(gap=1e-7))
     found = solve(problem, method)
+    assert method.run(problem).status is Status.OPTIMAL  # by its own bounds
     w, m = cp.Variable(10), cp.Variable()
     matrix = cp.reshape(w[:6], (3, 2), order="C")
     limits = [J @ w >= m, cp.sigma_max(matrix) <= 1, cp.norm_inf(w[6:]) <= 1]
