@@ -16,7 +16,7 @@ import scipy.optimize
 from flint import fmpq_mat, fmpz_mat
 from numpy.typing import NDArray
 
-from cases import ROUNDING, dense
+from cases import GAP_LIMIT, ROUNDING, dense
 from exact import Exact, lower_bound, upper_bound
 from implicit_bias import Certificate, MarginProblem, Solution, Status
 from implicit_bias.base.validation import Array
@@ -187,6 +187,12 @@ def check_overlap(one: Certificate, other: Certificate, rel: float = ROUNDING) -
     """Check that two pairs of bounds may be of one optimum."""
     assert one.lower <= other.upper * (1 + rel)
     assert other.lower * (1 - rel) <= one.upper
+
+
+def check_optimal(found: Solution, gap: float = GAP_LIMIT) -> None:
+    """Check that an answer is optimal, and that its bounds are as near to each other as that."""
+    assert found.status is Status.OPTIMAL, found.message
+    assert found.certificate.gap <= gap
 
 
 def check_signs(problem: MarginProblem, alpha: NDArray[Any]) -> None:

@@ -12,7 +12,7 @@ from cases import separable
 from implicit_bias import MarginProblem, Status, certify, max_margin
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import grade, primal_estimate
-from implicit_bias.bounds.upper import best_scale, offsets_of_zero
+from implicit_bias.bounds.upper import best_scale, golden_section, offsets_of_zero
 from oracles import exact_bounds
 
 WEIGHTED = separable("l2-binary-weights-intercept")
@@ -56,7 +56,8 @@ def value_at(problem: MarginProblem, offsets: Array) -> float:
 )
 def test_offsets_of_coefficients_0_are_the_best(totals: list[float]) -> None:
     problem = of_totals(totals)
-    grid = itertools.product(np.arange(-2.0, 2.5, 0.5), repeat=problem.norm_shape[0])
+    # Losses have their kinks where offsets differ by 1, so that some best ones are whole numbers.
+    grid = itertools.product(np.arange(-2.0, 3.0), repeat=problem.norm_shape[0])
     best = min(value_at(problem, np.array(offsets)) for offsets in grid)
     assert value_at(problem, offsets_of_zero(problem)) == pytest.approx(best, rel=1e-14)
     assert problem.value_of_zero == pytest.approx(best, rel=1e-14)
@@ -82,6 +83,11 @@ def test_scales_are_the_best() -> None:
     assert best_scale(0.5, np.array([2.0, 4.0]), np.inf) == 0.5
     assert best_scale(0.5, np.array([-2.0, 4.0]), np.inf) == 0.0
     assert best_scale(np.inf, np.array([2.0, 4.0]), 1.0) == 0.0
+
+
+@pytest.mark.parametrize("best", [0.0, 0.3, 2.9, 4.0])
+def test_golden_section_finds_the_minimum_of_a_convex_function(best: float) -> None:
+    assert golden_section(lambda c: abs(c - best), 4.0) == pytest.approx(best, abs=1e-12)
 
 
 def test_offsets_of_coefficients_are_the_best() -> None:

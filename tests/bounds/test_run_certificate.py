@@ -7,45 +7,28 @@ import pytest
 import torch
 
 from cases import clusters as of_clusters
-from implicit_bias import certify_network, certify_run, max_margin, solve
-from implicit_bias.base.validation import Array
+from implicit_bias import certify_run, max_margin, solve
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.run_certificate import loss_weights
-from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.norms import L1, L2, LInf, Norm, Spectral
-from implicit_bias.problem.gating import HyperplaneContexts
 from oracles import check_overlap, hold
 
 clusters = partial(of_clusters, 30, spread=0.2, seed=0)
 
 
-@pytest.mark.parametrize(
-    ("norm", "intercept", "share", "times"),
-    # Offsets have steps of their own here, so that the bounds stay apart.
-    [(Spectral(), False, 0.95, 1.05), (LInf(), True, 0.75, 3.0)],
-    ids=["spectral", "linf-intercept"],
-)
-def test_steepest_descent_certifies_itself(
-    norm: Norm, intercept: bool, share: float, times: float
-) -> None:
+def test_steepest_descent_certifies_itself() -> None:
     """Normalised steepest descent on cross-entropy: bounds close in on the optimum of its norm."""
-    problem = max_margin(*clusters(), norm, intercept=intercept)
+    norm = Spectral()
+    problem = max_margin(*clusters(), norm)
     optimum = solve(problem, tol=1e-6).certificate
-    W, b = np.zeros(problem.coef_shape), np.zeros(3)
-    gaps = []
-    for step in range(1, 1001):
-        alpha = loss_weights(problem, W, b)
+    W = np.zeros(problem.coef_shape)
+    for step in range(1, 401):
+        alpha = loss_weights(problem, W, np.zeros(3))
         W = W + 2.0 / step**0.5 * norm.maximiser(problem.dual_vectors(alpha))
-        if intercept:
-            gradient = problem.weights(alpha).sum(axis=0)
-            b = b + 0.3 / step**0.5 * gradient / max(np.abs(gradient).max(), 1e-300)
-        if step in (10, 1000):
-            found = certify_run(problem, W, b if intercept else None)
-            check_overlap(found, optimum, 1e-12)
-            gaps.append(found.gap)
-    assert gaps[-1] < 0.8 * gaps[0]
-    assert found.lower >= share * optimum.lower
-    assert found.upper <= times * optimum.upper
+    found = certify_run(problem, W)
+    check_overlap(found, optimum, 1e-12)
+    assert found.lower >= 0.95 * optimum.lower
+    assert found.upper <= 1.05 * optimum.upper
 
 
 def test_weights_are_those_of_autograd() -> None:
@@ -121,33 +104,6 @@ def test_bounds_of_a_run_in_exact_arithmetic(
         found = certify_run(problem, coef, b if intercept else None)
         alpha = loss_weights(problem, coef, b if classes > 2 else float(b))
         hold(problem, found, coef, repaired(problem, alpha), b)
-
-
-def own_networks(X: Array, classes: int | None) -> list[Network]:
-    contexts = HyperplaneContexts.random(X, 3, 1, random_state=0)
-    relu = ReLUNetwork(X.shape[1], [4], classes=classes, seed=1)
-    return [GLN([contexts], classes=classes, seed=1), relu, FrozenGateReLU(relu)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("classes", "offset"), [(None, 0.0), (3, 1e3)])
-def test_bounds_of_a_network_in_exact_arithmetic(classes: int | None, offset: float) -> None:
-    X = np.random.default_rng(0).normal(size=(6, 3))
-    X += offset * np.random.default_rng(1).choice([-1, 0, 1], size=(6, 3))
-    separating = 0
-    for network in own_networks(X, classes):
-        outputs = network.decision(X)
-        y = np.where(outputs > 0, 1, -1) if classes is None else outputs.argmax(axis=1)
-        found = certify_network(network, X, y)
-        problem, best = found.problem, found.by_multipliers
-        if best is None or found.stationarity is None:
-            continue
-        separating += 1
-        alpha = problem.constraints.alpha(found.stationarity.weights)
-        hold(problem, best, network.coef(), alpha)
-        optimum = solve(problem, solver="clarabel").certificate
-        check_overlap(best, optimum, 0.0)
-    assert separating
 
 
 def test_weights_of_a_run_have_any_scale_and_no_sign() -> None:

@@ -54,7 +54,7 @@ def test_rank_two_against_a_grid_of_directions(
     if classes:
         y = np.array([0, 1, 2, 1, 0, 2, 2])
     solution = wide.max_margin(X, y, C, activation=activation)
-    count, tolerance = (240, 3e-4) if classes else (4000, 1e-4)
+    count, tolerance = (240, 3e-4) if classes else (1000, 1e-4)
     value = over_a_grid(solution.problem, count)
     assert solution.status is Status.OPTIMAL
     assert solution.certificate.lower <= value * (1 + 1e-7)
@@ -113,9 +113,9 @@ def test_solution_is_what_it_says(activation: wide.Activation, classes: int, C: 
 
 
 def test_linear_activation_is_the_linear_machine() -> None:
-    X, _ = planar(40, 2)
+    X, _ = planar(20, 2)
     y = np.where(X[:, 1] > 0.3 * X[:, 2], 1.0, -1.0)
-    linear = solve_gated(MarginProblem(X, y, np.ones((40, 1)), np.zeros(1, dtype=np.int64)))
+    linear = solve_gated(MarginProblem(X, y, np.ones((20, 1)), np.zeros(1, dtype=np.int64)))
     solution = wide.max_margin(X, y, activation=(1.0, 1.0))
     assert solution.certificate.upper == pytest.approx(linear.certificate.upper, rel=1e-5)
     assert len(solution.coef) == 1
@@ -130,39 +130,6 @@ def test_the_published_illustration() -> None:
     assert solution.certificate.gap < GAP
     assert len(cell_signs(solution.problem.lines.normals)) == 9902
     assert len(solution.coef) < 60
-
-
-def test_gated_relaxation_over_all_cells_is_lower() -> None:
-    X, y = planar(12, 4)
-    solution = wide.max_margin(X, y)
-    lines = solution.problem.lines
-    active = (cell_signs(lines.normals)[:, lines.line] * np.sign(lines.lengths) > 0).T
-    gated = solve_gated(MarginProblem(X, y, active.astype(float), np.arange(active.shape[1])))
-    assert gated.certificate.upper < solution.certificate.lower
-
-
-@pytest.mark.slow
-def test_scaling_and_rotation() -> None:
-    X, y = planar(12, 4, 3)
-    norm = wide.max_margin(X, y).certificate.upper
-    rotation = 7.0 * np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0][:3]
-    lifted = wide.max_margin(np.vstack([X, X]) @ rotation, np.append(y, y))
-    assert lifted.certificate.upper == pytest.approx(norm / 7, rel=3e-6)
-    assert lifted.directions.shape[1] == 6
-
-
-@pytest.mark.slow
-def test_two_classes_with_two_outputs() -> None:
-    """The optimum is that of one output over the root of 2."""
-    C = 2.0
-    X, y = planar(8, 3)
-    with pytest.raises(ValueError, match="0 .. 1"):
-        wide.max_margin(X, y, C, classes=2)
-    binary = wide.max_margin(X, y, C).certificate
-    found = wide.max_margin(X, (y + 1) / 2, C * np.sqrt(0.5), classes=2).certificate
-    assert found.lower <= binary.upper * np.sqrt(0.5)
-    assert found.upper >= binary.lower * np.sqrt(0.5)
-    assert found.gap < GAP
 
 
 @pytest.mark.slow
@@ -207,12 +174,11 @@ def test_higher_ranks_are_bounded_not_optimal(classes: int, C: float) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("C", [1e-6, 0.01])
-def test_errors_so_cheap_that_no_network_is_best(classes: int, C: float) -> None:
+def test_errors_so_cheap_that_no_network_is_best(classes: int) -> None:
     """Beyond rank 5 too, where the lower bound is raised without a unit to start from."""
-    solution = wide.max_margin(*of_rank_six(classes), C, max_rounds=3)
+    solution = wide.max_margin(*of_rank_six(classes), 0.01, max_rounds=3)
     assert solution.status is Status.OPTIMAL
-    assert solution.certificate.upper == pytest.approx(12 * C)
+    assert solution.certificate.upper == pytest.approx(12 * 0.01)
     assert len(solution.coef) == 0
 
 
@@ -232,7 +198,7 @@ def test_bounds_beyond_rank_five_contain_the_optimum_of_rank_three(C: float) -> 
 
 def test_time_ends_a_solve_with_the_bounds_so_far() -> None:
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(40, 6)), np.sign(rng.normal(size=40))
+    X, y = rng.normal(size=(20, 6)), np.sign(rng.normal(size=20))
     stopped = wide.max_margin(X, y, max_seconds=1e-9)
     assert stopped.status is Status.TIME_LIMIT
     assert 0 < stopped.certificate.lower <= stopped.certificate.upper

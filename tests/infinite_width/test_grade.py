@@ -9,7 +9,7 @@ from infinite_width.samples import planar
 
 
 def test_grade_of_the_optimum_itself() -> None:
-    X, y = planar(30, 1)
+    X, y = planar(15, 1)
     solution = wide.max_margin(X, y)
     grade = wide.certify((solution.directions, solution.coef), X, y, solution=solution)
     assert grade.share[0] == pytest.approx(1, abs=1e-5)

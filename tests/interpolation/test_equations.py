@@ -124,20 +124,6 @@ def test_values_that_fit_up_to_rounding(D: int, intercept: bool) -> None:
     assert found.upper >= np.abs(truth).sum() * (1 - 1e-12)
 
 
-def test_a_line_with_an_offset_is_consistent() -> None:
-    """Features alone are dependent in more ways than those that an offset leaves."""
-    X = np.outer([1.0, 2.0, 3.0, 5.0], [1.0, 2.0])
-    Y = np.array([[3.0], [5.0], [7.0], [11.0]])
-    found = min_norm(X, Y[:, 0], intercept=True)
-    assert found.status is OPTIMAL
-    assert found.slack == 0
-    assert found.intercept == pytest.approx(1)
-    Y[3] = 12
-    found = min_norm(X, Y[:, 0], intercept=True)
-    assert found.status is INCONSISTENT
-    check_proof(found, X, np.ones((4, 1)), Y, True)
-
-
 def test_dependence_that_float64_does_not_hold() -> None:
     """Features of rank 6 but for rounding, and values that no six combinations fit."""
     X = normal(20, 6) @ normal(6, 60, seed=1)

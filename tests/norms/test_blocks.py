@@ -4,7 +4,6 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from implicit_bias import max_margin, solve
 from implicit_bias.base.rounding import Enclosure
 from implicit_bias.norms import L1, L2, LInf, Nuclear, Spectral
 from implicit_bias.norms.blocks import Block, OverBlocks
@@ -37,25 +36,11 @@ def test_value_and_dual_are_put_together_of_those_of_the_blocks(outer: Entrywise
     best = norm.maximiser(coef)
     assert norm.value(best) == pytest.approx(1.0)
     assert float((best * coef).sum()) == pytest.approx(norm.dual(coef))
+    atom = norm.atom(cp.Constant(coef.ravel()), (1, 1, SIZE), cp)
+    assert atom.value == pytest.approx(norm.value(coef))
     # Bounds hold for all of an enclosure, and are no larger than its size asks for.
     radius = 0.01 * np.abs(coef)
     signs = rng.choice([-1.0, 1.0], coef.shape)
     bound = norm.dual_bounds(Enclosure(coef, radius))[0]
     assert norm.dual(coef + signs * radius) <= bound <= 1.1 * norm.dual(coef)
     assert norm.value(coef) <= norm.value_bound(coef) <= norm.value(coef) * (1 + 1e-9)
-
-
-def test_a_conic_solver_takes_it() -> None:
-    norm = OverBlocks(BLOCKS, L2())
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(9, SIZE)) + 0.5
-    found = solve(max_margin(X, np.ones(9), norm), "clarabel")
-    w = cp.Variable(SIZE)
-    parts = [
-        cp.sigma_max(cp.reshape(w[:6], (3, 2), order="C")),
-        cp.norm1(w[6:9]),
-        cp.normNuc(cp.reshape(w[9:], (2, 2), order="C")),
-    ]
-    optimum = cp.Problem(cp.Minimize(cp.norm2(cp.hstack(parts))), [X @ w >= 1]).solve(solver="SCS")
-    assert found.certificate.lower == pytest.approx(optimum, rel=1e-3)
-    assert found.certificate.gap < 1e-6

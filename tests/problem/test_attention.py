@@ -48,18 +48,6 @@ def test_the_optimum_is_that_of_the_definition(norm: str) -> None:
     assert solution.alpha.reshape(N, T - 1).sum() == pytest.approx(program.value, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("norm", "expected"), [("spectral", 1.0), ("nuclear", 2.0), ("l2", 2**0.5)]
-)
-def test_two_samples_that_share_nothing(norm: str, expected: float) -> None:
-    """W is the identity: a norm that saw W as one row would have the root of 2 in all of them."""
-    tokens = [[[1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]]
-    solution = solve(attention_margin(tokens, np.eye(2), [0, 1], norm))
-    assert solution.certificate.upper == pytest.approx(expected, rel=1e-6)
-    assert solution.certificate.gap <= 1e-6
-    np.testing.assert_allclose(solution.coef, np.eye(2), atol=1e-3)
-
-
 def test_norms_that_see_rows_or_groups() -> None:
     """Groups of features are blocks of columns of W'."""
     blocks = SumOverGroups(Nuclear(), np.array([0, 0, 1, 1, 1]), axis=-1)

@@ -1,6 +1,5 @@
 """Features and constraints, the two parts of a problem, against loops over their definitions."""
 
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -99,19 +98,7 @@ def test_weights_of_zero_are_one_a_sample(problem: MarginProblem) -> None:
     assert rows.totals(rows.values(rows.equal_alpha())).tolist() == pytest.approx([1.0] * 7)
 
 
-def test_two_classes_are_the_case_of_one_label_vector() -> None:
-    """Labels -1 and +1 have the rows of the classes 1 and 0, without a score of class 1."""
-    binary = draw(None, True, sparse=False)
-    rows = binary.constraints
-    two = replace(binary, y=(binary.y < 0).astype(int), classes=2).constraints
-    for part in ("samples", "owners", "rivals", "offsets"):
-        np.testing.assert_array_equal(getattr(rows, part), getattr(two, part))
-    np.testing.assert_array_equal(rows.labels.toarray(), two.labels.toarray()[:, :1])
-    assert rows.labels.toarray().ravel().tolist() == binary.y.tolist()
-    np.testing.assert_array_equal(binary.owners, (binary.y < 0).astype(int))
-    scores = np.random.default_rng(0).normal(size=(7, 2))
-    apart = scores[:, :1] - scores[:, 1:]
-    np.testing.assert_allclose(rows.margins(apart), two.margins(scores))
+ALL_ROWS = draw(4, False, sparse=False).constraints
 
 
 def loop_worst(margins: Array, samples: list[int], most: int, below: float) -> list[int]:
@@ -134,7 +121,7 @@ def test_worst_rows_are_those_of_a_loop(
 ) -> None:
     kept = dict(chosen)
     index = np.array(sorted(kept))
-    rows = draw(4, False, sparse=False).constraints.subset(index)
+    rows = ALL_ROWS.subset(index)
     margins = np.array([np.inf if kept[p] == 4 else float(kept[p]) for p in index])
     found = worst_rows(margins, rows.samples, below, most)
     assert found.tolist() == loop_worst(margins, rows.samples.tolist(), most, below)

@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 import oracles
 from cases import SEPARABLE, cloud, dense, separable
 from implicit_bias.base.validation import Array
-from implicit_bias.norms import L1, L2
+from implicit_bias.norms import L1, L2, GroupNorm, SumOverGroups
 from implicit_bias.problem import BLOCK, Architecture, MarginProblem, gated_linear, max_margin
-from implicit_bias.problem.gating import HyperplaneContexts, l2_combination, l2_gates
+from implicit_bias.problem.gating import HyperplaneContexts, l2_gates
 from implicit_bias.solvers import solve
 
 # Agreement of two exact formulas, relative to the size of the terms.
@@ -91,6 +91,10 @@ def test_sizes_and_subset() -> None:
     np.testing.assert_array_equal(part.y, problem.y[rows])
     np.testing.assert_array_equal(dense(part.gates), dense(problem.gates)[rows])
     assert part.C == problem.C
+    offset = replace(problem, intercept=True)
+    assert offset.subset(np.arange(4)).intercept
+    with pytest.raises(ValueError, match="both classes"):
+        offset.subset(np.array([0, 2]))
 
 
 class FirstThree:
@@ -122,24 +126,8 @@ def test_structure_builds_problems() -> None:
 
 # --- the exact norm of SVM-L2 ----------------------------------------------------------------
 
-L2_SIZES = [(1, 2), (3, 2), (3, 4), (2, 1)]
 
-
-@pytest.mark.parametrize(("n_units", "n_contexts"), L2_SIZES)
-def test_l2_norm_is_that_of_all_joint_contexts(n_units: int, n_contexts: int) -> None:
-    """C^(H-2) times the squared norm is ||beta||^2, enumerated over all C^H contexts."""
-    R = l2_combination(n_units, n_contexts)
-    u = np.random.default_rng(0).normal(size=(R.shape[1], 3))
-    zeta = R @ u
-    square = 0.0
-    for gamma in itertools.product(range(n_contexts), repeat=n_units):
-        beta = sum(zeta[h * n_contexts + c] for h, c in enumerate(gamma))
-        square += float(np.sum(beta**2))
-    scale = n_contexts ** ((n_units - 2) / 2)
-    assert scale * np.linalg.norm(u) == pytest.approx(np.sqrt(square), rel=1e-9)
-
-
-@pytest.mark.parametrize(("n_units", "n_hyperplanes"), [(3, 1), (2, 2)])
+@pytest.mark.parametrize(("n_units", "n_hyperplanes"), [(3, 1), (2, 2), (1, 1)])
 def test_svm_l2_is_the_svm_over_all_joint_contexts(n_units: int, n_hyperplanes: int) -> None:
     """Minimum ||beta||_2 over additive beta, by Clarabel on all C^H contexts, one by one."""
     X, y = cloud(24, 3)
@@ -165,27 +153,33 @@ GOOD: dict[str, Any] = {"X": X, "y": Y, "gates": np.ones((6, 3)), "groups": np.a
 NAN = np.where(np.arange(18).reshape(6, 3) == 7, np.nan, 1.0)
 
 
+CLASSES = np.arange(6) % 3
+
 # Arguments, a word of what is said of them, and a value for each check.
-BAD: list[tuple[str, str, Any]] = [
-    ("X", "NaN", NAN),
-    ("X", "constant", 1e160 * X),
-    ("X", "no features", np.ones((6, 0))),
-    ("y", "5 labels", Y[:5]),
-    ("y", "labels must be", (Y > 0).astype(float)),
-    ("gates", "6, got 4", np.ones((4, 3))),
-    ("gates", "max_margin", None),
-    ("groups", "shape", np.array([0, 1])),
-    ("C", "in .0, inf", 0.0),
-    ("C", "between", 1e308),
-    ("C", "inf for some", np.append(np.ones(5), np.inf)),
-    ("intercept", "True or False", 1),
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"X": NAN}, "NaN"),
+    ({"X": 1e160 * X}, "constant"),
+    ({"X": np.ones((6, 0))}, "no features"),
+    ({"y": Y[:5]}, "5 labels"),
+    ({"y": (Y > 0).astype(float)}, "labels must be"),
+    ({"y": CLASSES, "classes": 2}, "labels of 2 classes"),
+    ({"y": np.full(6, 2), "classes": 3, "intercept": True}, "all labels are equal"),
+    ({"gates": np.ones((4, 3))}, "6, got 4"),
+    ({"gates": None}, "max_margin"),
+    ({"groups": np.array([0, 1])}, "shape"),
+    ({"norm": GroupNorm(np.array([0, 1]))}, "other groups"),
+    ({"norm": SumOverGroups(L2(), np.array([0, 1]), axis=-1)}, "features"),
+    ({"C": 0.0}, "in .0, inf"),
+    ({"C": 1e308}, "between"),
+    ({"C": np.append(np.ones(5), np.inf)}, "inf for some"),
+    ({"intercept": 1}, "True or False"),
 ]
 
 
-@pytest.mark.parametrize(("name", "word", "value"), BAD)
-def test_bad_input_is_refused(name: str, word: str, value: Any) -> None:
+@pytest.mark.parametrize(("changes", "word"), BAD)
+def test_bad_input_is_refused(changes: dict[str, Any], word: str) -> None:
     with pytest.raises(ValueError, match=word):
-        MarginProblem(**{**GOOD, name: value})
+        MarginProblem(**{**GOOD, **changes})
 
 
 def test_sparse_gates_may_be_repeated_and_read_only() -> None:
@@ -214,22 +208,28 @@ def test_input_of_other_types_is_taken() -> None:
     assert problem.X.dtype == problem.y.dtype == np.float64
     assert problem.n_groups == 1
     assert problem.C == 2
+    # One C for all samples is a number.
+    assert replace(problem, C=np.full(6, np.float32(2))).C == 2.0
+    assert replace(problem, C=np.full(6, np.inf)).hard_margin
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_problem_does_not_change_with_the_callers_arrays(sparse: bool) -> None:
     gates = np.ones((6, 3))
     given: dict[str, Any] = {"X": X.copy(), "y": Y.copy(), "groups": np.array([0, 0, 1])}
+    given["C"] = np.arange(1.0, 7.0)
     given["gates"] = sp.csr_array(gates) if sparse else gates
     problem = MarginProblem(**given)
     before = problem.decision(np.ones((3, 3)))
-    given["X"][:] = given["y"][:] = 7.0
+    given["X"][:] = given["y"][:] = given["C"][:] = 7.0
     (given["gates"].data if sparse else gates)[:] = 7.0
     np.testing.assert_array_equal(problem.decision(np.ones((3, 3))), before)
     np.testing.assert_array_equal(problem.y, Y)
     np.testing.assert_array_equal(problem.X, X)
-    with pytest.raises(ValueError, match="read-only"):
-        problem.X[0] = 1.0
+    assert problem.subset(np.array([3, 2])).box.tolist() == [4.0, 3.0]
+    for held in (problem.X, np.asarray(problem.C)):
+        with pytest.raises(ValueError, match="read-only"):
+            held[0] = 1.0
 
 
 def test_labels_and_groups_may_be_tensors() -> None:

@@ -152,12 +152,22 @@ def assert_sums_to_0(*parts: Tensor) -> None:
 
 @pytest.mark.parametrize("system", ["rows", "features"])
 @pytest.mark.parametrize("name", [*GROUPS, *SINGULAR, *ENTRIES])
-def test_a_direction_solves_the_linearised_conditions(name: str, system: str) -> None:
+def test_directions_solve_the_conditions_to_first_and_second_order(name: str, system: str) -> None:
+    """F + F' step = 0; of a corrector F + F' step + F''(predictor, predictor) / 2 = 0.
+
+    The corrector leaves out the second derivatives of the curve of l_p.
+    """
     problem = Problem(name, system)
-    step = problem.newton().direction(MU)
+    newton = problem.newton()
+    step = newton.direction(MU)
+    predictor = newton.direction(0.0)
     first, _ = derivatives(problem, step)
+    corrected, _ = derivatives(problem, newton.direction(MU, predictor))
+    _, second = derivatives(problem, predictor)
     for condition, value in problem.residuals(problem.point, MU).items():
         assert_sums_to_0(value, first[condition])
+        if not (isinstance(problem.cone, EntryCone) and condition in ("curve", "t")):
+            assert_sums_to_0(value, corrected[condition], second[condition])
     if isinstance(problem.cone, SpectralCone | NuclearCone):
         # Scaled products: dR + S dT S = mu T^-1 - R, of the S with S T S = R.
         S = problem.cone.S
@@ -217,17 +227,3 @@ def test_rows_outside_of_the_system_change_what_the_others_see() -> None:
     for condition, value in problem.residuals(point, MU).items():
         rows = free if condition in ("margins", "s") else slice(None)
         assert_sums_to_0(value[rows], first[condition][rows])
-
-
-@pytest.mark.parametrize("system", ["rows", "features"])
-@pytest.mark.parametrize("name", [*GROUPS, *SINGULAR, *ENTRIES])
-def test_a_corrector_has_the_second_order_terms_of_the_predictor(name: str, system: str) -> None:
-    """F + F' step + F''(predictor, predictor) / 2 = 0; but for the curve of l_p."""
-    problem = Problem(name, system)
-    newton = problem.newton()
-    predictor = newton.direction(0.0)
-    first, _ = derivatives(problem, newton.direction(MU, predictor))
-    _, second = derivatives(problem, predictor)
-    for condition, value in problem.residuals(problem.point, MU).items():
-        if not (isinstance(problem.cone, EntryCone) and condition in ("curve", "t")):
-            assert_sums_to_0(value, first[condition], second[condition])

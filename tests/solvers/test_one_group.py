@@ -61,15 +61,6 @@ def test_it_agrees_with_the_interior_point(name: str) -> None:
     np.testing.assert_allclose(found.coef, other.coef, atol=1e-5 * np.abs(other.coef).max())
 
 
-def test_a_start_saves_steps() -> None:
-    problem = CASES["soft"]
-    start = solve(replace(problem, C=0.06), ALONE)
-    cold, warm = solve(problem, ALONE), solve(problem, ALONE, start=start)
-    assert warm.status is Status.OPTIMAL
-    assert warm.stats.iterations < cold.stats.iterations
-    assert warm.certificate.upper == pytest.approx(cold.certificate.upper, rel=OBJECTIVE_RTOL)
-
-
 def test_where_it_gives_up_the_fall_back_solves() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(150, 4)), rng.choice([-1.0, 1.0], size=150)

@@ -55,26 +55,25 @@ def agrees(X: Array, y: Array, norm: str, *, intercept: bool, blocks: Any) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize(
-    ("norm", "intercept"),
-    [("l1", True), ("l2", False), ("linf", True), ("spectral", False), ("nuclear", True)],
+    ("norm", "K", "intercept"),
+    [("l1", 2, True), ("linf", 3, True), ("spectral", 3, False), ("nuclear", 2, True)],
 )
-def test_answers_are_those_in_memory_under_every_norm(K: int, norm: str, intercept: bool) -> None:
+def test_answers_are_those_in_memory_under_every_norm(norm: str, K: int, intercept: bool) -> None:
     X, y = clouds(10_000, 6, K)
     agrees(X, y, norm, intercept=intercept, blocks=da.from_array(X, chunks=(1500, -1)))
 
 
 @pytest.mark.parametrize("K", [2, 3])
 def test_a_memory_map_in_single_precision(K: int, tmp_path: Path) -> None:
-    X, y = clouds(5000, 4, K)
+    X, y = clouds(3500, 4, K)
     np.save(tmp_path / "X.npy", X.astype(np.float32))
     stored = np.load(tmp_path / "X.npy", mmap_mode="r")
     agrees(np.asarray(stored, np.float64), y, "l2", intercept=False, blocks=stored)
 
 
 def test_one_class_of_all_in_a_chunk_and_chunks_without_rows() -> None:
-    X, y = clouds(5000, 4, 2)
+    X, y = clouds(3500, 4, 2)
     order = np.argsort(y, kind="stable")
     X = X[order]
     # The chunks across the features are put together.
@@ -85,7 +84,7 @@ def test_one_class_of_all_in_a_chunk_and_chunks_without_rows() -> None:
 def test_a_class_without_support_vectors() -> None:
     """Its constraints follow from those of the others, but the working set must have the class."""
     rng = np.random.default_rng(0)
-    y = np.arange(12_000.0) % 3
+    y = np.arange(4500.0) % 3
     X = rng.uniform(-0.3, 0.3, size=(len(y), 5))
     X[y == 0, 0] -= 1.0
     X[y == 1, 1] -= 1.0
@@ -94,7 +93,7 @@ def test_a_class_without_support_vectors() -> None:
 
 
 def test_no_more_than_a_block_is_read_at_once() -> None:
-    X, y = clouds(20_000, 4, 2)
+    X, y = clouds(6000, 4, 2)
     read = []
 
     class Stored:
@@ -113,7 +112,7 @@ def test_no_more_than_a_block_is_read_at_once() -> None:
 
 def test_the_upper_bound_counts_the_rounding_of_margins() -> None:
     """Inputs around 1e5 lose five digits of each margin: the bound allows for them."""
-    X, y = clouds(5000, 4, 2)
+    X, y = clouds(3000, 4, 2)
     X = X + 1e5
     found = solve_out_of_core(da.from_array(X, chunks=(1500, -1)), y, intercept=True)
     coef = [Fraction(c) for c in found.coef[0].tolist()]
@@ -153,7 +152,7 @@ def test_twins_that_are_far_apart_are_named_by_their_rows() -> None:
 @pytest.mark.parametrize("in_a_pass", [False, True], ids=["after-a-round", "in-a-pass"])
 def test_time_is_a_limit(monkeypatch: pytest.MonkeyPatch, in_a_pass: bool) -> None:
     """After a round; and between two blocks, of which no further one is read."""
-    X, y = clouds(6000, 4, 2)
+    X, y = clouds(3500, 4, 2)
     now = [0.0]
     history: list[BoundsAt] = []
     rounds: list[int] = []

@@ -9,7 +9,7 @@ import torch
 
 from cases import SEPARABLE, build, cloud, dense, gln
 from implicit_bias.base.validation import Array
-from implicit_bias.norms import GroupL2, GroupNorm, Norm, Nuclear
+from implicit_bias.norms import Nuclear
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.scaled_rows import ScaledRows
@@ -133,20 +133,14 @@ def test_curvature_in_several_blocks() -> None:
 # --- many classes ----------------------------------------------------------------------------
 
 
-def four_classes(
-    gates: str, groups: Any, norm: Norm, C: float
-) -> tuple[MarginProblem, Constraints]:
-    """Return a problem of four classes and two contexts of three, and some of its constraints."""
+def four_classes(C: float) -> tuple[MarginProblem, Constraints]:
+    """Return a problem of four classes and six gates, and some of its constraints."""
     rng = np.random.default_rng(0)
-    n = 14
-    D = 4
-    width = 3
-    X = rng.normal(size=(n, D))
+    X = rng.normal(size=(14, 4))
     X[:, -1] = 1.0
-    Z = np.hstack([np.eye(width)[rng.integers(0, width, n)] for _ in range(2)])
-    if gates == "dense":
-        Z = rng.normal(size=Z.shape) * (rng.random(Z.shape) < 0.7) + 1e-3
-    problem = MarginProblem(X, (np.arange(n) % 4).astype(np.float64), Z, groups, norm=norm, C=C)
+    Z = rng.normal(size=(14, 6)) * (rng.random((14, 6)) < 0.7) + 1e-3
+    y: Any = np.arange(14) % 4
+    problem = MarginProblem(X, y, Z, np.repeat([0, 1], 3), norm=Nuclear(), C=C)
     rows = problem.constraints
     return problem, rows.subset(np.sort(rng.permutation(len(rows))[:23]))
 
@@ -162,64 +156,12 @@ def features_of(problem: MarginProblem, chosen: Constraints) -> Array:
     return np.array(rows)
 
 
-CONTEXTS = np.repeat([0, 1], 3)
-# Groups of each class and gate, (K, M), as numbers of the norm's groups.
-TOGETHER = np.tile(CONTEXTS, (4, 1))
-APART = CONTEXTS + 2 * np.arange(4)[:, None]
-OF_INPUTS = np.array([0, 1, 0, 2])
-NORMS: dict[str, tuple[Norm, Array]] = {
-    "together": (GroupNorm(CONTEXTS), np.repeat(TOGETHER[..., None], 4, axis=2)),
-    "apart": (GroupNorm(CONTEXTS, apart=True), np.repeat(APART[..., None], 4, axis=2)),
-    "features": (GroupL2(OF_INPUTS), np.broadcast_to(OF_INPUTS, (4, 6, 4))),
-}
-
-
-@pytest.mark.parametrize(
-    ("gates", "name", "some"),
-    [
-        ("contexts", "together", True),
-        ("contexts", "apart", False),
-        ("dense", "apart", True),
-        ("dense", "features", False),
-    ],
-)
-def test_products_of_many_classes_by_definition(gates: str, name: str, some: bool) -> None:
-    norm, groups = NORMS[name]
-    problem, chosen = four_classes(gates, CONTEXTS, norm, np.inf if gates == "dense" else 0.5)
-    scaled = scaled_of(problem, chosen)
-    rows = scaled.rows
-    Phi = features_of(problem, chosen)
-    Phi /= np.linalg.norm(Phi.reshape(len(Phi), -1), axis=1)[:, None, None, None]
-    rng = np.random.default_rng(1)
-    alpha = rng.random(len(Phi))
-    d = rng.random(problem.n_groups)
-    V = rows.dual_vectors(torch.tensor(alpha))
-    expected = np.einsum("p,pkmd->kmd", alpha, Phi)
-    agree(scaled.coef(V, torch.tensor(d)), expected * d[groups])
-    if some:
-        index = np.array([1, 4, 5, 9, 20])
-        rows = rows.subset(torch.tensor(index))
-        Phi = Phi[index]
-        alpha = alpha[index]
-        V = rows.dual_vectors(torch.tensor(alpha))
-    parts = [Phi[:, groups == g] for g in range(problem.n_groups)]
-    own = [alpha @ part for part in parts]
-    agree(rows.inner(V, V), np.array([v @ v for v in own]))
-    agree(
-        rows.group_products(V), np.array([part @ v for part, v in zip(parts, own, strict=True)]).T
-    )
-    Q = np.einsum("g,gpq->pq", d, np.array([part @ part.T for part in parts]))
-    for _ in range(2):  # the second overwrites the first
-        agree(np.tril(rows.curvature(torch.tensor(d))), np.tril(Q))
-    agree(rows.curvature_diagonal(torch.tensor(d)), np.diag(Q))
-
-
 @pytest.mark.parametrize(("C", "merge"), [(np.inf, False), (0.5, True)])
 def test_products_of_features_by_definition(
     C: float, merge: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Phi' alpha, Phi zeta, Phi Phi', Phi' D^-1 Phi and the way back, of Phi row by row."""
-    problem, chosen = four_classes("dense", CONTEXTS, Nuclear(), C)
+    problem, chosen = four_classes(C)
     scaled = ScaledProblem(Layout.of_features(problem, chosen, merge=merge), torch.device("cpu"))
     rows = scaled.rows
     Phi = features_of(problem, chosen)

@@ -139,18 +139,6 @@ def test_equivalent_problems_have_one_optimum(change: Change, factor: float, nam
 # --- statuses and options --------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("solver", "name"),
-    [("rows", "gln"), ("features", "svm-l2"), ("working-set", "soft-not-separable")],
-)
-def test_unreachable_tolerance_ends(solver: str, name: str) -> None:
-    found = solved(cases.separable(name), solver, tol=1e-15)
-    best = cases.best(name).certificate
-    assert found.certificate.gap <= cases.GAP_LIMIT
-    assert found.certificate.upper == pytest.approx(best.upper, rel=cases.OBJECTIVE_RTOL)
-
-
 def test_solutions_do_not_depend_on_global_state() -> None:
     first = solve(cases.separable("gln"), tol=cases.SOLVE_TOL)
     torch.manual_seed(99)
@@ -188,13 +176,3 @@ def test_errors_reach_other_processes_whole() -> None:
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value)
     np.testing.assert_array_equal(again.solution.alpha, caught.value.solution.alpha)
-
-
-@pytest.mark.parametrize("name", ["pergate", "l2-soft-intercept"])
-def test_a_start_saves_steps_in_the_features(name: str) -> None:
-    problem = cases.separable(name)
-    cold = solve(problem, **cases.asked("features", 1e-4))
-    warm = solve(problem, start=cold, **cases.asked("features", 1e-8))
-    again = solve(problem, **cases.asked("features", 1e-8))
-    assert warm.status is again.status is Status.OPTIMAL
-    assert warm.stats.iterations < again.stats.iterations

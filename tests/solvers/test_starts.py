@@ -1,5 +1,6 @@
 """Starts: the answers of solves without one, from the solution of a similar problem."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,6 @@ import pytest
 
 import cases
 from implicit_bias import MarginProblem, Status, max_margin, solve
-from implicit_bias.solvers.base import Start
 from oracles import check_signs
 
 
@@ -33,32 +33,6 @@ def test_growing_data_start_from_the_smaller_solution(solver: str) -> None:
     check_signs(problem, found.alpha)
 
 
-def start_of(problem: MarginProblem, alpha: float, scale: float) -> Start:
-    rng = np.random.default_rng(8)
-    return Start(
-        alpha=alpha * rng.random(problem.n_samples),
-        group_norms=scale * rng.random(problem.n_groups),
-        coef=np.zeros(problem.coef_shape),
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "solver", "alpha", "scale"),
-    [
-        ("sparse-gates", "interior-point", 0, 0),
-        ("soft-not-separable", "working-set", 0, 1),
-        ("soft-not-separable", "interior-point", 1e9, 1e-9),
-        ("sparse-gates", "working-set", 1, 1e300),
-    ],
-)
-def test_a_senseless_start_does_no_harm(name: str, solver: str, alpha: float, scale: float) -> None:
-    problem = cases.separable(name)
-    found = solve(problem, solver, tol=cases.GAP_LIMIT, start=start_of(problem, alpha, scale))
-    assert found.status is Status.OPTIMAL
-    assert found.certificate.upper == pytest.approx(cases.best(name).certificate.upper, rel=1e-7)
-
-
 def test_a_start_whose_bounds_are_far_apart_is_not_used() -> None:
     problem, known = cases.separable("gln"), cases.best("gln")
     far = replace(known, group_norms=100.0 * known.group_norms)
@@ -66,18 +40,38 @@ def test_a_start_whose_bounds_are_far_apart_is_not_used() -> None:
     np.testing.assert_array_equal(found.coef, cold.coef)
 
 
+def of_four_classes(norm: str) -> MarginProblem:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 6))
+    return max_margin(X, (X @ rng.standard_normal((6, 4))).argmax(axis=1), norm)
+
+
+def wider_than_long() -> MarginProblem:
+    X, y = cases.cloud(60, 90)
+    return max_margin(X, y, C=0.05)
+
+
+FEWER_STEPS: dict[str, tuple[Callable[[], MarginProblem], str]] = {
+    "spectral": (lambda: of_four_classes("spectral"), "interior-point"),
+    "nuclear": (lambda: of_four_classes("nuclear"), "interior-point"),
+    "pergate": (lambda: cases.separable("pergate"), "features"),
+    "l2-soft-intercept": (lambda: cases.separable("l2-soft-intercept"), "features"),
+    "one-group": (wider_than_long, "one-group"),
+}
+
+
+@pytest.mark.parametrize("name", FEWER_STEPS)
+def test_from_a_rough_solution_there_are_fewer_steps(name: str) -> None:
+    make, method = FEWER_STEPS[name]
+    problem = make()
+    rough = solve(problem, **cases.asked(method, 1e-4))
+    cold = solve(problem, **cases.asked(method, 1e-8))
+    warm = solve(problem, start=rough, **cases.asked(method, 1e-8))
+    assert warm.status is Status.OPTIMAL
+    assert warm.certificate.upper == pytest.approx(cold.certificate.upper, rel=1e-7)
+    assert warm.stats.iterations < cold.stats.iterations
+
+
 def test_data_that_are_not_separable_are_proven_so() -> None:
     found = solve(cases.twin("svm-l2"), start=cases.best("svm-l2"))
     assert found.status is Status.NOT_SEPARABLE
-
-
-@pytest.mark.parametrize("norm", ["spectral", "nuclear"])
-def test_from_its_own_solution_a_matrix_norm_takes_few_steps(norm: str) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((60, 6))
-    problem = max_margin(X, (X @ rng.standard_normal((6, 4))).argmax(axis=1), norm=norm)
-    cold = solve(problem, "interior-point")
-    warm = solve(problem, "interior-point", start=cold)
-    assert warm.status is Status.OPTIMAL
-    assert warm.certificate.upper == pytest.approx(cold.certificate.upper, rel=1e-6)
-    assert warm.stats.iterations < cold.stats.iterations

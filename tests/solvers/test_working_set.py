@@ -40,8 +40,8 @@ def test_each_class_has_a_row_where_an_offset_alone_would_win_it(
 
 
 def test_what_few_rows_do_not_prove_more_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    X = np.random.default_rng(0).normal(size=(300, 3))
-    problem = max_margin(X, np.tile([1.0, -1.0], 150))
+    X = np.random.default_rng(0).normal(size=(150, 3))
+    problem = max_margin(X, np.tile([1.0, -1.0], 75))
     supports: list[int] = []
 
     def reluctant(problem: Any, alpha: Array, *arguments: Any) -> Any:
