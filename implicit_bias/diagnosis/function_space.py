@@ -315,7 +315,7 @@ CONVEX: dict[str, ConvexNorm] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Posed:
+class Formulation:
     """A predictor, and the margin problem whose optimum is that of its norm.
 
     Attributes
@@ -354,31 +354,31 @@ def in_function_space(
     """
     function = program.function
     # --- its predictor, and the margin problem of that
-    posed = None
+    formulated = None
     if is_gated(function.module):
         if program.norm == PARAMETER_NORMS["l2"]:
-            posed = _gated(program)
+            formulated = _gated(program)
     elif _of_one_argument(function):
-        posed = _linear_predictor(Point(function, program.theta, program.norm))
-    if posed is None:
+        formulated = _linear_predictor(Point(function, program.theta, program.norm))
+    if formulated is None:
         return None
-    if posed.build is None:
-        return posed.found
+    if formulated.build is None:
+        return formulated.found
     # --- the optimum, once
-    found = posed.found
+    found = formulated.found
     if known is not None and (known.family, known.norm) == (found.family, found.norm):
         return replace(found, certificate=known.certificate, obstacle=known.obstacle)
-    solution = _solved(posed.build, function, max_seconds)
+    solution = _solved(formulated.build, function, max_seconds)
     if isinstance(solution, str):
         return replace(found, obstacle=solution)
     bounds = solution.certificate
-    lower = posed.factor * bounds.lower
-    upper = posed.factor * bounds.upper
+    lower = formulated.factor * bounds.lower
+    upper = formulated.factor * bounds.upper
     found = replace(found, certificate=replace(bounds, lower=lower, upper=upper))
-    if posed.unit_norms is None:
+    if formulated.unit_norms is None:
         return found
     # A unit with weights 0 meets its part of the KKT conditions, and no gradient moves it.
-    dead = solution.active & ~active_units(posed.unit_norms)
+    dead = solution.active & ~active_units(formulated.unit_norms)
     return replace(found, dead_units=int(np.count_nonzero(dead)))
 
 
@@ -446,8 +446,8 @@ def two_layer_relu(program: TangentProgram) -> tuple[Tensor, Tensor] | None:
     return first, last.reshape(at.K, -1)
 
 
-def _linear_predictor(at: Point) -> Posed | None:
-    """Recognise a predictor that is linear in x, and pose the problem of its norm."""
+def _linear_predictor(at: Point) -> Formulation | None:
+    """Recognise a predictor that is linear in x, and formulate the problem of its norm."""
     recognised = _recognised(at)
     if recognised is None:
         return None
@@ -459,7 +459,7 @@ def _linear_predictor(at: Point) -> Posed | None:
         family = "linear"
     if name not in CONVEX:
         not_convex = f"the {name} (quasi-)norm is not convex"
-        return Posed(FunctionSpace(family, name, math.nan, None, not_convex))
+        return Formulation(FunctionSpace(family, name, math.nan, None, not_convex))
     known = CONVEX[name]
     found = FunctionSpace(family, name, known.norm.value(beta), None, "")
     labels = at.function.labels
@@ -477,24 +477,24 @@ def _linear_predictor(at: Point) -> Posed | None:
         linear = Architecture(NoGates(at.D), norm=as_norm(norm))
         return linear.problem(at.X.cpu().numpy(), labels, classes=classes)
 
-    return Posed(found, build, factor)
+    return Formulation(found, build, factor)
 
 
-def _gated(program: TangentProgram) -> Posed:
-    """Pose the margin problem of the gates of one of this package's gated networks."""
+def _gated(program: TangentProgram) -> Formulation:
+    """Formulate the margin problem of the gates of one of this package's gated networks."""
     function = program.function
     network = function.module
     assert isinstance(network, Network)
     found = FunctionSpace("gated network", "sum of the units' l2 norms", math.nan, None, "")
     if function.classes is not None:
         several = "networks of several outputs have units of rank one, which is not convex"
-        return Posed(replace(found, obstacle=several))
+        return Formulation(replace(found, obstacle=several))
     problem = network.architecture().problem(function.inputs[0].cpu().numpy(), function.labels)
     # zeta_h = a_h w_h, and 1/2 (a_h^2 + |w_h|^2) >= |zeta_h|, with equality for balanced units.
     # zeta_h is of degree L in theta: at unit margin it is what it is here over scale^L.
     unit_norms = problem.group_norms(network.coef()) / program.scale**program.degree
     found = replace(found, value=float(unit_norms.sum()))
-    return Posed(found, lambda: problem, unit_norms=unit_norms)
+    return Formulation(found, lambda: problem, unit_norms=unit_norms)
 
 
 def _solved(

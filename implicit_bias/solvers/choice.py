@@ -33,7 +33,7 @@ from implicit_bias.base.validation import as_device, check_choice
 from implicit_bias.norms.entries import Entrywise
 from implicit_bias.problem import MarginProblem, check_problem
 from implicit_bias.problem.attention import NormOfScores
-from implicit_bias.problem.euclidean import in_groups_of_gates
+from implicit_bias.problem.euclidean import groups_of_all_classes, in_groups_of_gates
 from implicit_bias.solvers import base, costs
 from implicit_bias.solvers.linear_program import LinearProgram
 
@@ -230,6 +230,8 @@ def choose(problem: MarginProblem) -> Choice:
 def _products_lose_digits(problem: MarginProblem) -> bool:
     """Whether few features ask for more digits than products of samples have."""
     if costs.kind_of(problem) != "euclidean" or math.prod(problem.norm_shape[1:]) > FEW_FEATURES:
+        return False
+    if problem.classes is not None and groups_of_all_classes(problem) is None:
         return False
     if len(problem.constraints) * math.prod(problem.norm_shape) > FEW_ENTRIES:
         return False

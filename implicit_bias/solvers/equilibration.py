@@ -32,6 +32,7 @@ from torch import Tensor
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import balanced
 from implicit_bias.problem import Constraints, MarginProblem
+from implicit_bias.problem.euclidean import groups_of_all_classes
 from implicit_bias.solvers.scaling import MergedInputs
 from implicit_bias.solvers.second_order import Groups
 
@@ -103,7 +104,8 @@ class EquilibratedProblem:
         for k in range(r):
             own = slice(k * n_features, (k + 1) * n_features)
             np.multiply(labels[:, k : k + 1], features[:, :n_features], out=B[:, own])
-        B[:, r * n_features :] = labels * features[:, n_features:]
+        if problem.intercept:
+            np.multiply(labels, features[:, n_features:], out=B[:, r * n_features :])
 
         # --- (w, b) = T v with all rows: scaled, then moved back by the offsets ------------------
         whole = np.diag(scale)
@@ -122,7 +124,9 @@ class EquilibratedProblem:
         self._back = torch.linalg.inv(self._whole)
         self.T = self._whole[: r * n_features]
 
-        group = np.unique(problem.groups[self._used], return_inverse=True)[1]
+        groups = groups_of_all_classes(problem)
+        assert groups is not None  # `FeatureSpace` has seen to it
+        group = np.unique(groups[self._used], return_inverse=True)[1]
         index = np.tile(np.repeat(group, n_inputs), r)
         self.groups = Groups(torch.as_tensor(index, device=device), int(group.max()) + 1)
         self.B = torch.as_tensor(B, device=device)

@@ -62,6 +62,7 @@ from torch import Tensor
 
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
+from implicit_bias.problem.euclidean import groups_of_all_classes
 from implicit_bias.solvers.base import Answer, Start
 from implicit_bias.solvers.equilibration import EquilibratedProblem
 from implicit_bias.solvers.interior_point import InteriorPoint, has_class_cone
@@ -74,8 +75,9 @@ from implicit_bias.solvers.second_order import ConeVectors, SecondOrderCones
 class FeatureSpace(RowSolver):
     """The homogeneous embedding in the space of the features: time linear in the samples.
 
-    With sums of l2 features may have any scales, and a start is not used. Other norms, and many
-    classes beyond ``most_entries``, go to `InteriorPoint` with its system in the features.
+    With sums of l2 features may have any scales, and a start is not used. Other norms go to
+    `InteriorPoint` with its system in the features; of many classes also those of ``most_entries``
+    and more, and those that split a group between the classes.
 
     Parameters
     ----------
@@ -135,11 +137,10 @@ class FeatureSpace(RowSolver):
         return Embedding(self, problem, rows)
 
     def _embeds(self, problem: MarginProblem, rows: Constraints) -> bool:
-        """Whether the embedding takes a problem: sums of l2, of many classes if they are small."""
-        if has_class_cone(problem):
+        """Whether the embedding takes a problem; see `FeatureSpace`."""
+        if has_class_cone(problem) or groups_of_all_classes(problem) is None:
             return False
-        # Of many classes the matrix of the rows is r times as large as the features.
-        if rows.width == 1:
+        if problem.classes is None:
             return True
         return len(rows) * math.prod(problem.coef_shape) <= self.most_entries
 
@@ -368,14 +369,14 @@ class Embedding(Run):
 class RowWeights:
     """The matrix H of a Newton step, at one iterate: diagonal where each row has a box of its own.
 
-    Where the rows of a sample share its box, H^-1 = diag(s/alpha) + E diag(xi/beta) E' adds up
-    the rows of each sample, E (R, N). With a = alpha/s, m the mean of a sample's rows weighted by
-    a, and A the sum of its a,
+    Where the rows of a sample share its box, H^-1 = diag(s/alpha) + E diag(xi/beta) E'. With
+    a = alpha/s, A = E' a and b = beta/xi, of one sample
 
-        H q  =  a (q - E m) + a E m b / (b + A),      b = beta/xi,      m = E' (a q) / A,
+        q' H q  =  sum_p a_p (q_p - m)^2  +  m^2 / (1/A + 1/b),      m = sum_p a_p q_p / A.
 
-    which subtracts nothing that is nearly equal but q and its means. H^(1/2) has the root of
-    b / (b + A) in its place.
+    One a_p may exceed the others by any factor, and its q_p - m is then rounding alone. So the row
+    of the largest a_p is the pivot * of its sample: d_p = q_p - q_* is 0 there, and the sum is
+    sum_p a_p d_p^2 - (sum_p a_p d_p)^2 / A, over the other rows.
 
     Parameters
     ----------
@@ -393,28 +394,46 @@ class RowWeights:
             return
         self.a = point.alpha / point.s
         self.totals = scaled.boxed(self.a)
-        b = point.beta / point.xi
-        self.fraction = b / (b + self.totals)
+        self.of_means = 1.0 / (1.0 / self.totals + point.xi / point.beta)
+        # The row of largest a of each sample, the last one where several have it.
+        largest = self.totals.scatter_reduce(0, scaled.samples, self.a, "amax", include_self=False)
+        numbers = torch.arange(len(self.a), device=self.a.device)
+        numbers = torch.where(self.a == largest[scaled.samples], numbers, -1)
+        self.pivots = torch.zeros_like(scaled.samples[: len(largest)]).scatter_reduce(
+            0, scaled.samples, numbers, "amax", include_self=False
+        )
 
-    def times(self, q: Tensor) -> Tensor:
-        """H q (R,)."""
+    def times(self, q: Tensor, of_boxes: Tensor) -> Tensor:
+        """H (q + E g) (R,), of q (R,) and the numbers g (N,) of the boxes, if there are any.
+
+        The g of a full box is by far larger than q, and drops out of the differences d.
+        """
         if not self.scaled.shares_boxes:
-            return self.a * q
-        return self.a * self._with_means(q[:, None], self.fraction)[:, 0]
+            return self.a * (q + self.scaled.per_sample(of_boxes))
+        samples = self.scaled.samples
+        d = q - q[self.pivots][samples]
+        mean = self.scaled.boxed(self.a * d) / self.totals
+        m = q[self.pivots] + of_boxes + mean
+        return self.a * (d - mean[samples] + (self.of_means / self.totals * m)[samples])
 
     def roots(self, B: Tensor) -> tuple[Tensor, Tensor]:
-        """Return rows (R, P') and their weights (R,), which together are H^(1/2) B."""
+        """Return rows (R, P') and their weights (R,), whose products' squares are B' H B."""
         if not self.scaled.shares_boxes:
             return B, self.a.sqrt()
-        return self._with_means(B, self.fraction.sqrt()), self.a.sqrt()
-
-    def _with_means(self, rows: Tensor, fraction: Tensor) -> Tensor:
-        """Return rows whose weighted means over each sample are a fraction (N,) of the given."""
         samples = self.scaled.samples
-        sums = rows.new_zeros(len(self.totals), rows.shape[1])
-        sums.index_add_(0, samples, self.a[:, None] * rows)
-        means = sums / self.totals[:, None]
-        return rows - (means * (1.0 - fraction)[:, None])[samples]
+        others = self.a.index_fill(0, self.pivots, 0.0)
+        of_others = self.scaled.boxed(others)
+        of_pivots = B.index_select(0, self.pivots)
+        rows = B - of_pivots.index_select(0, samples)
+        sums = torch.zeros_like(of_pivots).index_add_(0, samples, others[:, None] * rows)
+        # With u = (a_p)^(1/2) of the other rows, I - u u' / A has the root I - u u' (1 - r) / u'u,
+        # r^2 = a_* / A, which is 1 over the number of rows at least: nothing is lost.
+        r = (self.a[self.pivots] / self.totals).sqrt()
+        shift = sums * ((1.0 - r) / of_others.clamp(min=TINY))[:, None]
+        rows -= shift.index_select(0, samples)
+        rows.index_copy_(0, self.pivots, of_pivots + sums / self.totals[:, None])
+        weights = others.sqrt().index_copy(0, self.pivots, self.of_means.sqrt())
+        return rows, weights
 
 
 @dataclass(eq=False, kw_only=True)
@@ -463,11 +482,11 @@ class EmbeddingNewton:
         # (cones). It is v / tau plus what is solved for here. B v / tau is known from the iterate:
         # s - xi + tau c and the residual, over tau. Computed with B, its rounding would be
         # multiplied by h. Likewise for the cones.
-        q = (scaled.per_sample(p.xi) - p.s - self.margins) / tau
-        q = q + scaled.per_sample(p.xi / p.beta * scaled.C)
+        q = (-p.s - self.margins) / tau
+        of_boxes = p.xi / tau + p.xi / p.beta * scaled.C
         inverse = -1.0 / p.tau
         cone = self.cones.s.times(inverse, inverse, inverse)
-        v, alpha, z = self.solve(q, cone, torch.zeros_like(p.v), 1.0)
+        v, alpha, z = self.solve(q, of_boxes, cone, torch.zeros_like(p.v), 1.0)
         self.v_by_tau = v + p.v / tau
         self.alpha_by_tau = alpha
         self.z_by_tau = z
@@ -477,9 +496,9 @@ class EmbeddingNewton:
         self.slope = slope + self.cones.square(z) + (p.xi / p.beta) @ (beta * beta)
 
     def solve(
-        self, q: Tensor, cone: ConeVectors, pull: Tensor, tau: float
+        self, q: Tensor, of_boxes: Tensor, cone: ConeVectors, pull: Tensor, tau: float
     ) -> tuple[Tensor, Tensor, ConeVectors]:
-        """dv, dalpha = H (q - B dv) and the cones' dual change, with B' dalpha = T' dV - pull."""
+        """dv, dalpha = H (q + E g - B dv), and the change of z, with B' dalpha = T' dV - pull."""
         B = self.scaled.B
         T = self.scaled.T
         v = torch.zeros_like(pull)
@@ -487,9 +506,9 @@ class EmbeddingNewton:
         first = 0.0
         last = math.inf
         for _ in range(self.refinements):
-            alpha = self.H.times(q)
+            alpha = self.H.times(q, of_boxes)
             if answer is not None:  # at first v is 0, and so is B v
-                alpha = self.H.times(q - B @ v)
+                alpha = self.H.times(q - B @ v, of_boxes)
             z = self.cones.dual_change(cone, T @ v, tau)
             residual = pull + B.T @ alpha + T.T @ self.cones.tail(z)
             half = torch.linalg.solve_triangular(self.R.T, residual[:, None], upper=False)
@@ -529,8 +548,8 @@ class EmbeddingNewton:
         # s, xi and beta are eliminated from the equation of the margins.
         box = removed * self.box
         q = s_alpha / p.alpha - removed * self.margins
-        q = q - scaled.per_sample((xi_beta - p.xi * box) / p.beta)
-        v, alpha, z = self.solve(q, cone, removed * self.stationarity, 0.0)
+        of_boxes = (p.xi * box - xi_beta) / p.beta
+        v, alpha, z = self.solve(q, of_boxes, cone, removed * self.stationarity, 0.0)
         # dtau from the equations of the gap and of tau kappa: along the direction of tau the gap
         # falls by ``slope``.
         t = cones.primal_change(cone, scaled.T @ v, z).head.sum()

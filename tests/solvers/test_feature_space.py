@@ -9,7 +9,7 @@ from sklearn.datasets import load_breast_cancer
 
 import cases
 from implicit_bias import MarginProblem, Solution, Status, certify, max_margin, solve
-from implicit_bias.solvers import Tolerances
+from implicit_bias.solvers import Tolerances, choose_solver
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.feature_space import (
     Embedding,
@@ -106,6 +106,18 @@ def test_wide_ranges(what: str, decades: int) -> None:
         assert certify(scaled, coef=found.coef, alpha=found.alpha).gap <= 1e-6
 
 
+@pytest.mark.parametrize("C", [np.inf, 1.0])
+def test_ill_conditioned_features_of_many_classes(C: float) -> None:
+    """Products of samples, with which the interior point works, have no digits left."""
+    rng = np.random.default_rng(3)
+    decades = np.logspace(0, 6, 10)
+    X = rng.normal(size=(100, 10)) * decades
+    y = (X @ (rng.normal(size=(3, 10)) / decades).T).argmax(axis=1)
+    problem = max_margin(X, y, C=C, intercept=True)
+    solved(problem)
+    assert choose_solver(problem) == "feature-space"
+
+
 # --- limits ----------------------------------------------------------------------------------
 
 
@@ -124,7 +136,15 @@ def test_soft_margins_of_many_classes_keep_their_digits(norm: str, gap: float, C
 
 
 @pytest.mark.parametrize(
-    "name", ["gln", "linear-n-greater-d+intercept", "soft-linear+intercept", "dead-group"]
+    "name",
+    [
+        "gln",
+        "linear-n-greater-d+intercept",
+        "soft-linear+intercept",
+        "dead-group",
+        "l2-intercept",
+        "groups-soft-intercept",
+    ],
 )
 @pytest.mark.parametrize("corrected", [False, True])
 def test_a_direction_solves_the_linearised_embedding(name: str, corrected: bool) -> None:
@@ -142,11 +162,13 @@ def test_a_direction_solves_the_linearised_embedding(name: str, corrected: bool)
     C = scaled.C
     tau = p.tau[0]
     cones = SecondOrderCones(scaled.groups, T @ p.v, p.V, p.e, tau - scaled.groups.norms(p.V))
-    n_boxes = len(C)
+    E = torch.zeros(len(B), len(C), dtype=B.dtype)  # which rows share a box
+    if len(C):
+        E[range(len(B)), problem.constraints.samples] = 1.0
     equations = {
         "stationarity": B.T @ p.alpha - T.T @ p.V,
-        "margins": B @ p.v + scaled.per_sample(p.xi) - tau * c - p.s,
-        "box": tau * C - p.alpha[:n_boxes] - p.beta,
+        "margins": B @ p.v + E @ p.xi - tau * c - p.s,
+        "box": tau * C - E.T @ p.alpha - p.beta,
         "gap": c @ p.alpha - cones.t.sum() - C @ p.xi - p.kappa,
     }
     mu = torch.tensor(0.3, dtype=torch.float64)
@@ -156,8 +178,8 @@ def test_a_direction_solves_the_linearised_embedding(name: str, corrected: bool)
     d = newton.direction(centring, predictor)
     left = {
         "stationarity": B.T @ d.alpha + T.T @ cones.tail(d.dz),
-        "margins": B @ d.v + scaled.per_sample(d.xi) - d.tau * c - d.s,
-        "box": d.tau * C - d.alpha[:n_boxes] - d.beta,
+        "margins": B @ d.v + E @ d.xi - d.tau * c - d.s,
+        "box": d.tau * C - E.T @ d.alpha - d.beta,
         "gap": c @ d.alpha - d.ds.head.sum() - C @ d.xi - d.kappa,
     }
     for equation, lacking in equations.items():

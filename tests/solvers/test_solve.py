@@ -10,6 +10,7 @@ from implicit_bias import MarginProblem, Status, attention_margin, max_margin, s
 from implicit_bias.norms import (
     L2,
     GroupL2,
+    GroupNorm,
     Lp,
     MaxOverGroups,
     Norm,
@@ -94,7 +95,7 @@ def test_of_many_samples_and_few_features_few_are_worked_on() -> None:
     assert "samples" in found.stats.detail
 
 
-def test_a_hard_margin_of_an_ill_conditioned_table_goes_to_the_embedding() -> None:
+def test_ill_conditioned_tables_go_to_the_embedding() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 5))
     y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
@@ -103,12 +104,28 @@ def test_a_hard_margin_of_an_ill_conditioned_table_goes_to_the_embedding() -> No
     ill_conditioned = max_margin(X, y)
     assert choose_solver(ill_conditioned) == "feature-space"
     assert solve(ill_conditioned).status is Status.OPTIMAL
-    assert choose_solver(max_margin(X, y, C=1.0)) != "feature-space"
+    assert choose_solver(max_margin(X, y, C=1.0)) == "feature-space"
+    classes = np.arange(200) % 3
+    assert choose_solver(max_margin(X, classes)) == "feature-space"
+    # It rotates the classes, and under a norm of one class at a time it does not.
+    apart = GroupNorm(np.zeros(1, dtype=int), apart=True)
+    assert choose_solver(max_margin(X, classes, apart)) != "feature-space"
     # Equal columns are no direction in which the samples differ, and an intercept absorbs what all
     # samples have in common.
     X[:, 4] = X[:, 3]
     assert choose_solver(max_margin(X, y)) != "feature-space"
     assert choose_solver(max_margin(X[:, :4] + 1e6, y, intercept=True)) != "feature-space"
+
+
+def test_many_rows_of_few_features_are_not_multiplied_with_each_other() -> None:
+    """Of many classes a Gram matrix of rank 26 in 300 is left out, and one of 200 in 300 is not."""
+    rng = np.random.default_rng(0)
+    y = np.arange(150) % 3
+    for C in (np.inf, 1.0):
+        few = estimates(max_margin(rng.standard_normal((150, 13)), y, C=C))
+        assert few.keys() == {"features", "working-set"}
+        many = estimates(max_margin(rng.standard_normal((150, 100)), y, C=C))
+        assert "rows" in many
 
 
 def test_groups_of_one_feature_each_are_solved_as_l1() -> None:
