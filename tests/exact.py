@@ -126,7 +126,7 @@ def _margins(problem: MarginProblem, coef: Exact, offsets: list[Fraction]) -> li
         return [int(sign) * f for f, sign in zip(scores[0], problem.y, strict=True)]
     return [
         f[own] - max(value for k, value in enumerate(f) if k != own)
-        for f, own in zip(zip(*scores, strict=True), problem.owners.tolist(), strict=True)
+        for f, own in zip(zip(*scores, strict=True), problem.sample_classes.tolist(), strict=True)
     ]
 
 
@@ -134,7 +134,7 @@ def _weights(problem: MarginProblem, alpha: Exact) -> Exact | None:
     """Return what V weighs each sample with, (N, K); None where a class is its own rival."""
     if problem.classes is None:
         return alpha.times(Exact.of(problem.y)).shaped(-1, 1)
-    own = np.arange(problem.n_samples), problem.owners
+    own = np.arange(problem.n_samples), problem.sample_classes
     if alpha.integers[own].any():
         return None
     weights = -alpha.integers

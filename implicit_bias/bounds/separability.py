@@ -72,7 +72,7 @@ def find_conflict(problem: MarginProblem, numbers: Integers | None = None) -> Co
     if pair is None:
         return None
     # The features of the pair are equal, and each has the other's class as its rival: they cancel.
-    classes = problem.owners[pair]
+    classes = problem.sample_classes[pair]
     for n, rival in zip(pair, classes[::-1], strict=True):
         values[(rows.samples == n) & (rows.rivals == rival)] = 0.5
     labels = "opposite labels"

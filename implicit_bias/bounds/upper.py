@@ -262,7 +262,7 @@ class PrimalPoint:
         """Return the offset (1,) of the smallest primal value over offsets and scales c."""
         problem = self.problem
         f = self.score_values
-        positive = problem.owners == 0
+        positive = problem.sample_classes == 0
         if problem.hard_margin:
             # Half way between the classes.
             return np.asarray(-0.5 * (f[positive].min(axis=0) + f[~positive].max(axis=0)))
@@ -322,7 +322,7 @@ class PrimalPoint:
             # Those that may have the smallest margin.
             return low <= high.min()
         # The best offsets make the smallest margins of all classes equal, so each of these counts.
-        owners = self.problem.owners
+        owners = self.problem.sample_classes
         least = np.full(int(owners.max()) + 1, np.inf)
         np.minimum.at(least, owners, high)
         return low <= least[owners]
@@ -404,7 +404,7 @@ def smallest_margins(problem: MarginProblem, scores: Enclosure, offsets: Array) 
 def offsets_of_zero(problem: MarginProblem) -> Array:
     """Return the best offsets (K',) of zeta = 0: for the class of the largest total C, or 0."""
     classes = np.arange(problem.norm_shape[0])
-    weights = np.bincount(problem.owners, problem.shares)
+    weights = np.bincount(problem.sample_classes, problem.shares)
     if not problem.intercept or 2 * weights.max() <= weights.sum():
         return np.zeros(len(classes))
     largest = weights.argmax()

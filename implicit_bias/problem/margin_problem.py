@@ -244,11 +244,8 @@ class MarginProblem:
         return len(self.norm.dual_norms(np.zeros(self.norm_shape)))
 
     @cached_property
-    def owners(self) -> NDArray[np.int64]:
-        """Class of each sample, shape (N,): 0 .. K - 1; with labels +1 and -1, 0 is +1 and 1 is -1.
-
-        Not `Constraints.owners`, which has the classes of the rows, (R,).
-        """
+    def sample_classes(self) -> NDArray[np.int64]:
+        """Class of each sample, (N,): 0 .. K - 1; with labels +1 and -1, 0 is +1 and 1 is -1."""
         return self.constraints.sample_classes
 
     @property
@@ -311,7 +308,7 @@ class MarginProblem:
             return math.inf
         value = sum_up(self.box.tolist())
         if self.intercept:
-            others = self.owners != np.bincount(self.owners, self.shares).argmax()
+            others = self.sample_classes != np.bincount(self.sample_classes, self.shares).argmax()
             value = min(value, 2.0 * sum_up(self.box[others].tolist()))
         return value
 

@@ -265,7 +265,7 @@ class _WorkingRows(RowRounds):
     def _lower_bound(self, alpha: Array) -> float:
         """Return the certified lower bound of dual variables that are 0 off the working set."""
         samples = np.unique(self.working.samples)
-        owners = self.problem.owners[samples]
+        owners = self.problem.sample_classes[samples]
         if self.problem.intercept and (owners == owners[0]).all():
             return certify(self.problem, alpha=alpha).lower
         return certify(self.problem.subset(samples), alpha=alpha[samples]).lower

@@ -32,7 +32,7 @@ def of_totals(totals: list[float], *, intercept: bool = True) -> MarginProblem:
 def value_at(problem: MarginProblem, offsets: Array) -> float:
     """Sum of the losses of coefficients 0, sample by sample and rival by rival."""
     value = 0.0
-    for n, own in enumerate(problem.owners):
+    for n, own in enumerate(problem.sample_classes):
         if problem.classes is None:
             margin = problem.y[n] * offsets[0]
         else:

@@ -34,7 +34,7 @@ def test_steepest_descent_certifies_itself() -> None:
 def test_weights_are_those_of_autograd() -> None:
     problem = max_margin(*clusters())
     layer = torch.nn.Linear(5, 3, bias=False, dtype=torch.float64)
-    X, y = torch.tensor(problem.X), torch.tensor(problem.owners)
+    X, y = torch.tensor(problem.X), torch.tensor(problem.sample_classes)
     loss = torch.nn.functional.cross_entropy(layer(X), y, reduction="sum")
     loss.backward()  # type: ignore[no-untyped-call]
     assert layer.weight.grad is not None

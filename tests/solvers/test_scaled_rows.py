@@ -150,7 +150,7 @@ def features_of(problem: MarginProblem, chosen: Constraints) -> Array:
     Z = problem.features.sparse_gates.toarray()
     unit = np.eye(4)
     rows = [
-        np.einsum("k,m,d->kmd", unit[problem.owners[n]] - unit[k], Z[n], problem.X[n])
+        np.einsum("k,m,d->kmd", unit[problem.sample_classes[n]] - unit[k], Z[n], problem.X[n])
         for n, k in zip(chosen.samples, chosen.rivals, strict=True)
     ]
     return np.array(rows)

@@ -194,6 +194,8 @@ def test_what_cannot_tell_the_rates_is_refused() -> None:
         training.decayed(training.rates[:-1])
     with pytest.raises(ValueError, match="no trained tensor"):
         training.decayed(cosine(two_groups().optimizers[0]))
+    with pytest.raises(ValueError, match="ReduceLROnPlateau"):
+        training.decayed(lr_scheduler.ReduceLROnPlateau(training.optimizers[0]))
 
 
 def test_optimizers_that_do_not_count_steps_take_lists() -> None:
