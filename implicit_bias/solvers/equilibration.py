@@ -5,9 +5,9 @@ the intercept, or a constant feature, whose penalty then is a row of T that is n
 centring is exact by Sterbenz's lemma, and all scalings are powers of two: nothing is rounded, but
 products with U b_p of many classes, each on its own.
 
-Coefficients of K classes sum to 0 over the classes, so that r = K - 1 coordinates hold them: those
-in the rows u of an orthonormal basis (r, K) of such vectors, in which no norm changes. Label
-vectors b_p become U b_p. Of two classes r is 1, and U b_p the label.
+The best coefficients of K classes sum to 0 over the classes, as all label vectors b_p do. So they
+are given by r = K - 1 coordinates, in an orthonormal basis U (r, K) of the vectors that sum to 0:
+U b_p takes the place of b_p, and no norm changes. With labels -1 and +1 r is 1, and U b_p the label.
 
 ======  ==========  ==========================================================================
 phi_n   (F,)        features of sample n: the used gates times the inputs; P = r F

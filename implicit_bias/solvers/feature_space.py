@@ -370,7 +370,7 @@ class RowWeights:
     """The matrix H of a Newton step, at one iterate: diagonal where each row has a box of its own.
 
     Where the rows of a sample share its box, H^-1 = diag(s/alpha) + E diag(xi/beta) E'. With
-    a = alpha/s, A = E' a and b = beta/xi, of one sample
+    a = alpha/s, A = E' a and b = beta/xi, the rows of one sample have
 
         q' H q  =  sum_p a_p (q_p - m)^2  +  m^2 / (1/A + 1/b),      m = sum_p a_p q_p / A.
 
@@ -417,7 +417,7 @@ class RowWeights:
         return self.a * (d - mean[samples] + (self.of_means / self.totals * m)[samples])
 
     def roots(self, B: Tensor) -> tuple[Tensor, Tensor]:
-        """Return rows (R, P') and their weights (R,), whose products' squares are B' H B."""
+        """Return rows S (R, P') and weights w (R,) with B' H B = S' diag(w^2) S."""
         if not self.scaled.shares_boxes:
             return B, self.a.sqrt()
         samples = self.scaled.samples
