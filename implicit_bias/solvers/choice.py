@@ -5,8 +5,8 @@ norm                                            solver
 ==============================================  ================================================
 sums of l2; entries (l1, l_inf, l_p); nuclear,  the built-in method, or HiGHS under l1 and
 spectral, and their sums over groups            l_inf, of the smallest estimated time (`costs`)
-sums of l2, at most 100 features, condition     the embedding, which forms no products of
-number above 1e5                                samples
+sums of l2, condition number above 1e5, at      the embedding, which forms no products of
+most 16 million entries                         samples
 sums of l2, hard margin, 50 times as many       the working set, where the estimate of the
 samples and 100 times as many rows as a         interior point in the space of the features is
 working set has                                 the smallest
@@ -47,12 +47,12 @@ INTERIOR_POINT_LIMIT = 3000
 MANY_SAMPLES = 50
 MANY_ROWS = 100
 
-# Features, and entries of the rows, up to which "auto" looks at the condition number of the
-# samples, and the condition number from which on it takes the embedding. Products of samples have
-# its square, and 1e10 leaves six of sixteen digits. On unscaled breast cancer (1.5e6) all other
-# methods fail.
+# The condition number of the samples from which on "auto" takes the embedding. Products of samples
+# have its square, and 1e10 leaves six of sixteen digits. On unscaled breast cancer (1.5e6), and on
+# tables of categories beside amounts in thousands, all other methods fail. It is looked at up to so
+# many entries of the rows, and beyond so many features by the columns' norms alone.
 FEW_FEATURES = 100
-FEW_ENTRIES = 2**22
+FEW_ENTRIES = 2**24
 ILL_CONDITIONED = 1e5
 
 # The space in which an interior point solves for its steps.
@@ -228,22 +228,32 @@ def choose(problem: MarginProblem) -> Choice:
 
 
 def _products_lose_digits(problem: MarginProblem) -> bool:
-    """Whether few features ask for more digits than products of samples have."""
-    if costs.kind_of(problem) != "euclidean" or math.prod(problem.norm_shape[1:]) > FEW_FEATURES:
-        return False
-    if problem.classes is not None and groups_of_all_classes(problem) is None:
+    """Whether a problem asks for more digits than products of its samples have."""
+    if costs.kind_of(problem) != "euclidean":
         return False
     if len(problem.constraints) * math.prod(problem.norm_shape) > FEW_ENTRIES:
         return False
+    if problem.classes is not None and groups_of_all_classes(problem) is None:
+        return False  # the embedding does not take it
     X = problem.X
+    rounding = np.finfo(float).eps * max(X.shape)
+    centred = X
     if problem.intercept:  # which absorbs what all samples have in common
-        X = X - X.mean(axis=0)
-    singular_values = scipy.linalg.svdvals(X)
+        centred = X - X.mean(axis=0)
+    # The ratio of two columns' norms is at most the condition number. Constant columns have a norm
+    # of rounding errors.
+    norms = np.linalg.norm(centred, axis=0)
+    norms = norms[norms > rounding * np.linalg.norm(X, axis=0)]
+    if norms.max(initial=0.0) >= ILL_CONDITIONED * norms.min(initial=np.inf):
+        return True
+    if problem.n_gates * X.shape[1] > FEW_FEATURES:
+        return False
+    singular_values = scipy.linalg.svdvals(centred)
     # Redundant columns have singular values of the rounding of the largest one. They are no
     # directions in which the samples differ.
-    rounding = max(X.shape) * np.finfo(float).eps * singular_values[0]
-    condition = singular_values[0] / singular_values[singular_values > rounding].min(initial=np.inf)
-    return bool(condition >= ILL_CONDITIONED)
+    negligible = rounding * singular_values[0]
+    smallest = singular_values[singular_values > negligible].min(initial=np.inf)
+    return bool(singular_values[0] >= ILL_CONDITIONED * smallest)
 
 
 def _has_few_supports(problem: MarginProblem) -> bool:

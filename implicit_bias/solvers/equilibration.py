@@ -7,7 +7,8 @@ products with U b_p of many classes, each on its own.
 
 The best coefficients of K classes sum to 0 over the classes, as all label vectors b_p do. So they
 are given by r = K - 1 coordinates, in an orthonormal basis U (r, K) of the vectors that sum to 0:
-U b_p takes the place of b_p, and no norm changes. With labels -1 and +1 r is 1, and U b_p the label.
+U b_p takes the place of b_p, and no norm changes. With labels -1 and +1 r is 1, and U b_p is the
+label.
 
 ======  ==========  ==========================================================================
 phi_n   (F,)        features of sample n: the used gates times the inputs; P = r F
