@@ -37,3 +37,11 @@ def test_a_unit_that_helps_is_claimed_with_its_saving() -> None:
     assert escape.claimed
     assert finding(found, Code.ONE_MORE_UNIT).value == escape.saving
     assert 0 < escape.saving < 1 - (2 / np.sqrt(10)) ** 0.5 + 1e-6
+
+
+def test_units_that_are_averaged_before_the_readout_are_no_such_network() -> None:
+    layers = [nn.Linear(2, 4, bias=False), nn.ReLU(), nn.AvgPool1d(2), nn.Linear(2, 1, bias=False)]
+    module = nn.Sequential(*layers)
+    for part in module.parameters():
+        nn.init.ones_(part)
+    assert diagnose(module, np.eye(2), [1, 1]).escape is None
