@@ -40,8 +40,10 @@ def test_a_unit_that_helps_is_claimed_with_its_saving() -> None:
 
 
 def test_units_that_are_averaged_before_the_readout_are_no_such_network() -> None:
-    layers = [nn.Linear(2, 4, bias=False), nn.ReLU(), nn.AvgPool1d(2), nn.Linear(2, 1, bias=False)]
-    module = nn.Sequential(*layers)
-    for part in module.parameters():
-        nn.init.ones_(part)
-    assert diagnose(module, np.eye(2), [1, 1]).escape is None
+    layers = [nn.Linear(1, 4, bias=False), nn.ReLU(), nn.AvgPool1d(2), nn.Linear(2, 1, bias=False)]
+    module = nn.Sequential(*layers).double()
+    for part, weight in zip(module.parameters(), (0.5**0.5, 1.0), strict=True):
+        nn.init.constant_(part, weight)
+    found = diagnose(module, np.ones((1, 1)), [1])
+    assert found.gap < 1e-9
+    assert found.escape is None

@@ -17,7 +17,7 @@ from implicit_bias.diagnosis import Code
 from implicit_bias.diagnosis.function_space import FunctionSpace, in_function_space
 from implicit_bias.modules.subject import Subject, margins_of
 from implicit_bias.networks import GLN
-from implicit_bias.norms import LInf, Spectral
+from implicit_bias.norms import LInf, Spectral, as_norm
 from implicit_bias.norms.tensors import ComposedNorm, as_parameter_norm
 from implicit_bias.problem.gating import HyperplaneContexts, dense
 
@@ -44,6 +44,18 @@ def test_the_excess_of_a_linear_classifier(norm: str, classes: int) -> None:
     assert certificate.lower <= optimum * (1 + 1e-6)
     assert certificate.upper >= optimum * (1 - 1e-6)
     assert space.excess == pytest.approx((1 - found.gap) ** -0.5 - 1, rel=1e-4)
+
+
+@pytest.mark.parametrize("norm", ["l2", "l1", "linf", "spectral", "nuclear"])
+def test_the_optimum_of_two_classes_is_that_of_their_own_problem(norm: str) -> None:
+    """It is computed from the binary problem, by a factor."""
+    X, y = cloud()
+    w = solve(max_margin(X, 2.0 * y - 1.0)).coef[0]
+    space = space_of(of(np.stack([-w, w])), X, y, norm)
+    groups = np.zeros(1, dtype=int)
+    of_classes = MarginProblem(X, y, np.ones((len(X), 1)), groups, norm=as_norm(norm), classes=2)
+    expected = solve(of_classes).certificate
+    assert known(space.certificate).lower == pytest.approx(expected.lower, rel=1e-5)
 
 
 def diagonal(made: Callable[..., Tensor]) -> nn.Module:
