@@ -106,22 +106,15 @@ def with_l1_for_single_entries(problem: MarginProblem) -> MarginProblem:
     return replace(problem, norm=L1())
 
 
-def groups_of_all_classes(problem: MarginProblem) -> Integers | None:
-    """Return the group of each gate (M,), if the norm is a sum of l2 over groups of gates.
+def classes_share_groups(problem: MarginProblem) -> bool:
+    """Whether each group of a sum of Euclidean norms has the coefficients of all classes.
 
-    None where a group has some inputs or some classes of a gate alone, and under other norms. Under
-    such a norm nothing changes where the classes are rotated.
+    Such a norm does not change under rotations of the classes.
+
+    Raises
+    ------
+    ValueError
+        The norm is no sum of Euclidean norms over groups.
     """
-    shape = problem.norm_shape
-    if problem.norm is problem.gate_norm:
-        by_class = problem.gate_norm.groups_of_rows(shape[0]).reshape(shape[0], -1)
-    else:
-        found = problem.norm.partition(shape)
-        if found is None or found.inner != "l2":
-            return None
-        if not (found.groups == found.groups[..., :1]).all():
-            return None
-        by_class = found.groups[..., 0]
-    if not (by_class == by_class[0]).all():
-        return None
-    return np.asarray(by_class[0])
+    _, groups = euclidean_form(problem)
+    return bool((groups == groups[0]).all())

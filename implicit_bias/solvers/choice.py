@@ -5,8 +5,8 @@ norm                                            solver
 ==============================================  ================================================
 sums of l2; entries (l1, l_inf, l_p); nuclear,  the built-in method, or HiGHS under l1 and
 spectral, and their sums over groups            l_inf, of the smallest estimated time (`costs`)
-sums of l2, condition number above 1e5, at      the embedding, which forms no products of
-most 16 million entries                         samples
+sums of l2, condition number above 1e5, order   the embedding, which forms no products of
+of the features' system at most 500             samples
 sums of l2, hard margin, 50 times as many       the working set, where the estimate of the
 samples and 100 times as many rows as a         interior point in the space of the features is
 working set has                                 the smallest
@@ -33,7 +33,7 @@ from implicit_bias.base.validation import as_device, check_choice
 from implicit_bias.norms.entries import Entrywise
 from implicit_bias.problem import MarginProblem, check_problem
 from implicit_bias.problem.attention import NormOfScores
-from implicit_bias.problem.euclidean import groups_of_all_classes, in_groups_of_gates
+from implicit_bias.problem.euclidean import classes_share_groups, in_groups_of_gates
 from implicit_bias.solvers import base, costs
 from implicit_bias.solvers.linear_program import LinearProgram
 
@@ -49,8 +49,10 @@ MANY_ROWS = 100
 
 # The condition number of the samples from which on "auto" takes the embedding. Products of samples
 # have its square, and 1e10 leaves six of sixteen digits. On unscaled breast cancer (1.5e6), and on
-# tables of categories beside amounts in thousands, all other methods fail. It is looked at up to so
-# many entries of the rows, and beyond so many features by the columns' norms alone.
+# tables of categories beside amounts in thousands, all other methods fail. It is looked at up to
+# this order of the systems and so many entries of the rows, as the embedding may take ten times as
+# long as an interior point; and beyond so many features by the columns' norms alone.
+SMALL_ORDER = 500
 FEW_FEATURES = 100
 FEW_ENTRIES = 2**24
 ILL_CONDITIONED = 1e5
@@ -135,7 +137,7 @@ class FallBack:
                 return "working-set"
         # The embedding, the interior point or the working set, whichever is the first to fit.
         other: SolverName = "working-set"
-        if _count_coefficients(problem) <= self.most_features:
+        if failed != "feature-space" and _count_coefficients(problem) <= self.most_features:
             other = "feature-space"
         elif len(problem.constraints) <= INTERIOR_POINT_LIMIT:
             other = "interior-point"
@@ -231,9 +233,10 @@ def _products_lose_digits(problem: MarginProblem) -> bool:
     """Whether a problem asks for more digits than products of its samples have."""
     if costs.kind_of(problem) != "euclidean":
         return False
-    if len(problem.constraints) * math.prod(problem.norm_shape) > FEW_ENTRIES:
+    order = costs.Sizes.of(problem).order
+    if order > SMALL_ORDER or len(problem.constraints) * order > FEW_ENTRIES:
         return False
-    if problem.classes is not None and groups_of_all_classes(problem) is None:
+    if problem.classes is not None and not classes_share_groups(problem):
         return False  # the embedding does not take it
     X = problem.X
     rounding = np.finfo(float).eps * max(X.shape)

@@ -33,7 +33,7 @@ from torch import Tensor
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import balanced
 from implicit_bias.problem import Constraints, MarginProblem
-from implicit_bias.problem.euclidean import groups_of_all_classes
+from implicit_bias.problem.euclidean import euclidean_form
 from implicit_bias.solvers.scaling import MergedInputs
 from implicit_bias.solvers.second_order import Groups
 
@@ -60,13 +60,14 @@ class EquilibratedProblem:
     """
 
     def __init__(self, problem: MarginProblem, rows: Constraints, device: torch.device) -> None:
-        self._problem = problem
         self._rows = rows
         self._intercept = problem.intercept
-        gates = sp.csc_array(problem.features.sparse_gates)
+        form, groups = euclidean_form(problem)
+        self._shape = form.shape
+        gates = sp.csc_array(form.sparse_gates)
         self._used = used_gates(gates)
         Z = gates[:, self._used].toarray()[rows.samples]
-        X = problem.X[rows.samples]
+        X = form.X[rows.samples]
         # U b_p (R, r): the labels of two classes.
         self._basis = np.eye(1)
         if rows.width > 1:
@@ -125,9 +126,7 @@ class EquilibratedProblem:
         self._back = torch.linalg.inv(self._whole)
         self.T = self._whole[: r * n_features]
 
-        groups = groups_of_all_classes(problem)
-        assert groups is not None  # `FeatureSpace` has seen to it
-        group = np.unique(groups[self._used], return_inverse=True)[1]
+        group = np.unique(groups[0, self._used], return_inverse=True)[1]
         index = np.tile(np.repeat(group, n_inputs), r)
         self.groups = Groups(torch.as_tensor(index, device=device), int(group.max()) + 1)
         self.B = torch.as_tensor(B, device=device)
@@ -251,7 +250,7 @@ class EquilibratedProblem:
         offsets = np.zeros(r)
         if self._intercept:
             offsets = whole[len(self.T) :]
-        coef = np.zeros((r, *self._problem.features.shape))
+        coef = np.zeros((r, *self._shape))
         for own, found in zip(coef, w, strict=True):
             own[self._used] = self._inputs.expand(found)
         if self._rows.width == 1:

@@ -62,7 +62,7 @@ from torch import Tensor
 
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
-from implicit_bias.problem.euclidean import groups_of_all_classes
+from implicit_bias.problem.euclidean import classes_share_groups
 from implicit_bias.solvers.base import Answer, Start
 from implicit_bias.solvers.equilibration import EquilibratedProblem
 from implicit_bias.solvers.interior_point import InteriorPoint, has_class_cone
@@ -77,7 +77,7 @@ class FeatureSpace(RowSolver):
 
     With sums of l2 features may have any scales, and a start is not used. Other norms go to
     `InteriorPoint` with its system in the features; of many classes also those of ``most_entries``
-    and more, and those that split a group between the classes.
+    and more, and groups that each have the coefficients of one class.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class FeatureSpace(RowSolver):
 
     def _embeds(self, problem: MarginProblem, rows: Constraints) -> bool:
         """Whether the embedding takes a problem; see `FeatureSpace`."""
-        if has_class_cone(problem) or groups_of_all_classes(problem) is None:
+        if has_class_cone(problem) or not classes_share_groups(problem):
             return False
         if problem.classes is None:
             return True

@@ -190,7 +190,8 @@ def solve(
         why = str(chosen)
         falls_back = max_iterations is None
         tolerances = options.tolerances
-        can_doubt = chosen.system == "features" or chosen.solver in ("working-set", "one-group")
+        can_doubt = chosen.solver in ("one-group", "working-set", "feature-space")
+        can_doubt |= chosen.system == "features"
         if falls_back and formulated.hard_margin and can_doubt:
             # Where nothing seems to separate the samples these methods give up early. Then a proof
             # is sought, one linear program, and where there is none another method goes on.

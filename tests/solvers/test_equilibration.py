@@ -12,6 +12,7 @@ import torch
 import cases
 from implicit_bias import MarginProblem
 from implicit_bias.base.validation import Array
+from implicit_bias.norms import SumOverGroups
 from implicit_bias.solvers.equilibration import EquilibratedProblem, offsets_of
 from implicit_bias.solvers.scaling import MergedInputs
 from oracles import loop_dual_vectors, loop_groups, loop_rows
@@ -46,6 +47,7 @@ PROBLEMS: dict[str, Callable[[], MarginProblem]] = {
     "classes": lambda: years_of_three_classes(np.inf),
     "soft-classes": lambda: years_of_three_classes(0.3),
     "classes-gates": lambda: cases.separable("groups-intercept"),
+    "classes-features": lambda: cases.separable("features-soft"),
 }
 
 
@@ -59,6 +61,14 @@ def loop_margins(problem: MarginProblem, coef: Array, intercept: float | Array) 
         scores = np.einsum("m,kmd,d->k", Z[n], by_class, problem.X[n]) + offsets
         margins.append(float(b @ scores))
     return np.array(margins)
+
+
+def group_norms(problem: MarginProblem, values: Array) -> list[float]:
+    """Norm of each group of gates, or of inputs."""
+    if isinstance(problem.norm, SumOverGroups):
+        inputs = problem.norm.groups
+        return [float(np.linalg.norm(values[..., inputs == g])) for g in np.unique(inputs)]
+    return [float(np.linalg.norm(values[..., columns, :])) for columns in loop_groups(problem)]
 
 
 def equilibrated(problem: MarginProblem) -> EquilibratedProblem:
@@ -78,7 +88,7 @@ def test_coefficients_have_the_same_norm_and_margins(problem: MarginProblem) -> 
     margins = loop_margins(problem, coef, intercept)
     size = np.abs(margins).max() + np.abs(intercept).max()
     np.testing.assert_allclose(scaled.B @ v / scaled.c, margins, atol=1e-9 * size)
-    norm = sum(float(np.linalg.norm(coef[..., columns, :])) for columns in loop_groups(problem))
+    norm = sum(group_norms(problem, coef.reshape(problem.coef_shape)))
     found, _ = scaled.upper(v, scaled.c)
     assert found / scaled.sigma == pytest.approx(norm)
     assert problem.intercept or not np.any(intercept)
@@ -95,8 +105,7 @@ def test_dual_vectors_and_bounds_are_the_same(problem: MarginProblem) -> None:
         balance = sum(of_samples[place] * b for _, b, place in loop_rows(problem))
         assert np.abs(balance).max() < 1e-12 * of_rows.sum()
     V = loop_dual_vectors(problem, of_samples)
-    norms = [float(np.linalg.norm(V[..., columns, :])) for columns in loop_groups(problem)]
-    growth = 1.0 / max(norms)
+    growth = 1.0 / max(group_norms(problem, V))
     if not problem.hard_margin:
         totals = of_samples.reshape(problem.n_samples, -1).sum(axis=1)
         growth = min(growth, float((problem.box / totals).min()))
@@ -111,7 +120,7 @@ def test_the_hinge_loss_of_a_sample_is_that_of_its_worst_row(problem: MarginProb
     coef, intercept = scaled.coefficients(v)
     margins = loop_margins(problem, coef, intercept)
     found, _ = scaled.upper(v, scaled.B @ v)
-    norm = sum(float(np.linalg.norm(coef[..., columns, :])) for columns in loop_groups(problem))
+    norm = sum(group_norms(problem, coef.reshape(problem.coef_shape)))
     expected = np.inf
     if not problem.hard_margin:
         hinge = np.zeros(problem.n_samples)

@@ -167,6 +167,7 @@ def test_one_other_method_follows_by_size(monkeypatch: pytest.MonkeyPatch) -> No
     wide = max_margin(np.random.default_rng(0).normal(size=(20, 1501)), y)
     assert FALL_BACK.built_in(wide, "one-group") == "interior-point"
     assert FALL_BACK.built_in(wide, "interior-point") is None
+    assert FALL_BACK.built_in(PROBLEM, "feature-space") == "interior-point"
     monkeypatch.setattr(choice, "INTERIOR_POINT_LIMIT", 10)
     assert FALL_BACK.built_in(wide, "one-group") == "working-set"
     for norm in ("layers-gated", "maxima"):  # which no built-in method takes
