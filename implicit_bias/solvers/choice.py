@@ -55,6 +55,7 @@ MANY_ROWS = 100
 SMALL_ORDER = 500
 FEW_FEATURES = 100
 FEW_ENTRIES = 2**24
+FEW_ENTRIES_OF_CLASSES = 2**19
 ILL_CONDITIONED = 1e5
 
 # The space in which an interior point solves for its steps.
@@ -234,7 +235,11 @@ def _products_lose_digits(problem: MarginProblem) -> bool:
     if costs.kind_of(problem) != "euclidean":
         return False
     order = costs.Sizes.of(problem).order
-    if order > SMALL_ORDER or len(problem.constraints) * order > FEW_ENTRIES:
+    most_entries = FEW_ENTRIES
+    if problem.hard_margin and problem.classes is not None:
+        # Classes that are far apart are solved on few of their rows, whatever the scales are.
+        most_entries = FEW_ENTRIES_OF_CLASSES
+    if order > SMALL_ORDER or len(problem.constraints) * order > most_entries:
         return False
     if problem.classes is not None and not classes_share_groups(problem):
         return False  # the embedding does not take it

@@ -116,13 +116,14 @@ class Sizes:
 
     @property
     def rows_are_dependent(self) -> bool:
-        """Whether a Gram matrix of the rows is far from full rank, which is r F at most.
+        """Whether a Gram matrix of many classes' rows is far from full rank, r F at most.
 
         It has directions of rounding errors alone, so that a method needs two to four times the
         steps that the constants were fitted to. On 30 tables of 3 and 5 classes, from ten rows a
         feature on, the interior point in the features took half of the time in the median.
         """
-        return self.rows >= 10 * self.order and not self.too_many_features
+        many_classes = self.rows > self.samples
+        return many_classes and self.rows >= 10 * self.order and not self.too_many_features
 
     def working(self, *, hard: bool) -> Sizes:
         """Return the sizes of a solve on a working set of W rows; see the module's head."""
@@ -210,8 +211,13 @@ def estimates(problem: MarginProblem) -> dict[Method, float]:
     own_boxes = problem.hard_margin or problem.classes is None
     if kind == "euclidean" and problem.n_groups == 1 and own_boxes:
         methods.append("one-group")
-    if kind == "euclidean" and problem.classes is not None and sizes.rows_are_dependent:
-        methods = [name for name in methods if name not in ("rows", "one-group")]
+    if kind == "euclidean" and sizes.rows_are_dependent:
+        methods.remove("rows")
+        if "one-group" in methods:
+            methods.remove("one-group")
+        # A working set of all rows is an interior point on these rows.
+        if sizes.working(hard=problem.hard_margin).rows == sizes.rows:
+            methods.remove("working-set")
     return {name: _seconds(name, sizes, kind, problem.hard_margin) for name in methods}
 
 
@@ -228,6 +234,8 @@ def cheaper_system(sizes: Sizes, kind: Kind, *, hard: bool) -> Literal["features
     """Return in which space an interior point takes less time on some rows."""
     if sizes.too_many_features:
         return "rows"
+    if kind == "euclidean" and sizes.rows_are_dependent:
+        return "features"
     in_features = _seconds("features", sizes, kind, hard)
     in_rows = _seconds("rows", sizes, kind, hard)
     return "features" if in_features < in_rows else "rows"

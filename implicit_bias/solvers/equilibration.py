@@ -173,7 +173,7 @@ class EquilibratedProblem:
     # --- bounds ----------------------------------------------------------------------------------
 
     def balanced(self, alpha: Tensor) -> Tensor:
-        """Return alpha with sum_n alpha_n y_n = 0 where there is an intercept, none larger."""
+        """Return alpha near this one that obeys the equation of the offsets, if there are any."""
         if not self._intercept:
             return alpha
         if self._rows.width > 1:
@@ -206,9 +206,12 @@ class EquilibratedProblem:
         alpha = self.balanced(alpha)
         pull = self._pull(alpha)
         left = max(self._largest(pull), float(pull.norm()))
+        total = float(alpha.sum())
+        if not total > 0:  # nothing near could be balanced
+            return 0.0
         if not left > 0:
             return math.inf
-        return float(alpha.sum()) / left
+        return total / left
 
     def _pull(self, alpha: Tensor) -> Tensor:
         """B' alpha of balanced alpha, whose entry of the intercept is 0."""

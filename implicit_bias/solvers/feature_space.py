@@ -404,12 +404,13 @@ class RowWeights:
         )
 
     def times(self, q: Tensor, of_boxes: Tensor) -> Tensor:
-        """H (q + E g) (R,), of q (R,) and the numbers g (N,) of the boxes, if there are any.
+        """H (q + E g) (R,), of q (R,) and the numbers g (N,) of shared boxes.
 
-        The g of a full box is by far larger than q, and drops out of the differences d.
+        The g of a full box is by far larger than q, and drops out of the differences d. Where each
+        row has its own box q has g already.
         """
         if not self.scaled.shares_boxes:
-            return self.a * (q + self.scaled.per_sample(of_boxes))
+            return self.a * q
         samples = self.scaled.samples
         d = q - q[self.pivots][samples]
         mean = self.scaled.boxed(self.a * d) / self.totals
@@ -482,8 +483,12 @@ class EmbeddingNewton:
         # (cones). It is v / tau plus what is solved for here. B v / tau is known from the iterate:
         # s - xi + tau c and the residual, over tau. Computed with B, its rounding would be
         # multiplied by h. Likewise for the cones.
-        q = (-p.s - self.margins) / tau
-        of_boxes = p.xi / tau + p.xi / p.beta * scaled.C
+        q = (scaled.per_sample(p.xi) - p.s - self.margins) / tau
+        of_boxes = p.xi / p.beta * scaled.C
+        if scaled.shares_boxes:
+            # Within a sample xi is the same, and leaves the differences of q without rounding.
+            q = (-p.s - self.margins) / tau
+            of_boxes = p.xi / tau + of_boxes
         inverse = -1.0 / p.tau
         cone = self.cones.s.times(inverse, inverse, inverse)
         v, alpha, z = self.solve(q, of_boxes, cone, torch.zeros_like(p.v), 1.0)
@@ -501,6 +506,8 @@ class EmbeddingNewton:
         """dv, dalpha = H (q + E g - B dv), and the change of z, with B' dalpha = T' dV - pull."""
         B = self.scaled.B
         T = self.scaled.T
+        if not self.scaled.shares_boxes:
+            q = q + self.scaled.per_sample(of_boxes)
         v = torch.zeros_like(pull)
         answer = None
         first = 0.0

@@ -123,7 +123,7 @@ def test_many_rows_of_few_features_are_not_multiplied_with_each_other() -> None:
     y = np.arange(150) % 3
     for C in (np.inf, 1.0):
         few = estimates(max_margin(rng.standard_normal((150, 13)), y, C=C))
-        assert few.keys() == {"features", "working-set"}
+        assert few.keys() == {"features"}
         many = estimates(max_margin(rng.standard_normal((150, 100)), y, C=C))
         assert "rows" in many
 
