@@ -55,7 +55,7 @@ MANY_ROWS = 100
 SMALL_ORDER = 500
 FEW_FEATURES = 100
 FEW_ENTRIES = 2**24
-FEW_ENTRIES_OF_CLASSES = 2**19
+FEW_ENTRIES_OF_CLASSES = 2**21
 ILL_CONDITIONED = 1e5
 
 # The space in which an interior point solves for its steps.
