@@ -107,14 +107,11 @@ def with_l1_for_single_entries(problem: MarginProblem) -> MarginProblem:
 
 
 def classes_share_groups(problem: MarginProblem) -> bool:
-    """Whether each group of a sum of Euclidean norms has the coefficients of all classes.
+    """Whether the norm is a sum of l2 over groups that each have the coefficients of all classes.
 
     Such a norm does not change under rotations of the classes.
-
-    Raises
-    ------
-    ValueError
-        The norm is no sum of Euclidean norms over groups.
     """
-    _, groups = euclidean_form(problem)
-    return bool((groups == groups[0]).all())
+    found = problem.norm.partition(problem.norm_shape)
+    if found is None or found.inner != "l2":
+        return False
+    return bool((found.groups == found.groups[0]).all())

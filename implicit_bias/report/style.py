@@ -55,10 +55,16 @@ def style() -> AbstractContextManager[None]:
     return matplotlib.style.context(["default", "implicit_bias.report.page"])  # page.mplstyle
 
 
+def panels(count: int, *, height: float = HEIGHT) -> tuple[Figure, list[Axes]]:
+    """Make a figure of panels side by side."""
+    figure = Figure(figsize=(count * WIDTH, height), layout="constrained")
+    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+
+
 def panel(*, height: float = HEIGHT) -> tuple[Figure, Axes]:
     """Make a figure of one panel."""
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    return figure, figure.add_subplot()
+    figure, (only,) = panels(1, height=height)
+    return figure, only
 
 
 def legend(figure: Figure) -> None:

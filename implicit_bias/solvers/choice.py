@@ -47,17 +47,6 @@ INTERIOR_POINT_LIMIT = 3000
 MANY_SAMPLES = 50
 MANY_ROWS = 100
 
-# The condition number of the samples from which on "auto" takes the embedding. Products of samples
-# have its square, and 1e10 leaves six of sixteen digits. On unscaled breast cancer (1.5e6), and on
-# tables of categories beside amounts in thousands, all other methods fail. It is looked at up to
-# this order of the systems and so many entries of the rows, as the embedding may take ten times as
-# long as an interior point; and beyond so many features by the columns' norms alone.
-SMALL_ORDER = 500
-FEW_FEATURES = 100
-FEW_ENTRIES = 2**24
-FEW_ENTRIES_OF_CLASSES = 2**21
-ILL_CONDITIONED = 1e5
-
 # The space in which an interior point solves for its steps.
 SystemName = Literal["auto", "rows", "features"]
 
@@ -216,7 +205,7 @@ def choose(problem: MarginProblem) -> Choice:
             return Choice("highs", "a norm of maxima is a linear program")
         # The norm has to have an atom in CVXPY, which is seen when the program is formulated.
         return Choice(FALL_BACK.conic(problem), "a norm that no built-in method takes")
-    if _products_lose_digits(problem):
+    if ConditionTest().products_lose_digits(problem):
         return Choice("feature-space", "products of ill-conditioned samples lose digits")
     seconds = costs.estimates(problem)
     best = min(seconds, key=lambda name: seconds[name])
@@ -230,44 +219,73 @@ def choose(problem: MarginProblem) -> Choice:
     return Choice(best, why, seconds=seconds[best])
 
 
-def _products_lose_digits(problem: MarginProblem) -> bool:
-    """Whether a problem asks for more digits than products of its samples have."""
-    if costs.kind_of(problem) != "euclidean":
-        return False
-    K, M, D = problem.norm_shape
-    order = max(K - 1, 1) * M * D
-    most_entries = FEW_ENTRIES
-    if problem.hard_margin and problem.classes is not None:
-        # Classes that are far apart are solved on few of their rows, whatever the scales are.
-        most_entries = FEW_ENTRIES_OF_CLASSES
-    if order > SMALL_ORDER or len(problem.constraints) * order > most_entries:
-        return False
-    if problem.classes is not None and not classes_share_groups(problem):
-        return False  # the embedding does not take it
-    X = problem.X
-    rounding = np.finfo(float).eps * max(X.shape)
-    centred = X
-    if problem.intercept:  # which absorbs what all samples have in common
-        centred = X - X.mean(axis=0)
-    # The ratio of two columns' norms is at most the condition number. Constant columns have a norm
-    # of rounding errors.
-    norms = np.linalg.norm(centred, axis=0)
-    norms = norms[norms > rounding * np.linalg.norm(X, axis=0)]
-    if norms.max(initial=0.0) >= ILL_CONDITIONED * norms.min(initial=np.inf):
-        return True
-    if problem.n_gates * X.shape[1] > FEW_FEATURES:
-        return False
-    # The eigenvalues of the products are quick. They have digits enough to see that a condition
-    # number is below 3e4.
-    eigenvalues = np.linalg.eigvalsh(centred.T @ centred)
-    if eigenvalues[0] > 1e-9 * eigenvalues[-1]:
-        return False
-    singular_values = scipy.linalg.svdvals(centred)
-    # Redundant columns have singular values of the rounding of the largest one. They are no
-    # directions in which the samples differ.
-    negligible = rounding * singular_values[0]
-    smallest = singular_values[singular_values > negligible].min(initial=np.inf)
-    return bool(singular_values[0] >= ILL_CONDITIONED * smallest)
+@dataclass(frozen=True, kw_only=True)
+class ConditionTest:
+    """When products of samples, which have the square of their condition number, lose digits.
+
+    A condition number of 1e5 leaves six of sixteen digits. On unscaled breast cancer (1.5e6), and
+    on tables of categories beside amounts in thousands, only the embedding succeeds. But it may
+    take ten times as long as an interior point, so that large problems are not looked at.
+
+    Parameters
+    ----------
+    ill_conditioned : float
+        The condition number of the samples from which on "auto" takes the embedding.
+    well_conditioned : float
+        Eigenvalues of the products whose ratio exceeds this are right: nothing else is looked at.
+    most_order : int
+        Order of the system of the features that is looked at.
+    most_entries, most_hard_entries : int
+        Entries of the rows that are looked at; the latter of hard margins of many classes. Those
+        that are far apart are solved on few of their rows, whatever the scales are.
+    most_features : int
+        With more features the columns' norms alone are looked at.
+    """
+
+    ill_conditioned: float = 1e5
+    well_conditioned: float = 1e-9
+    most_order: int = 500
+    most_entries: int = 2**24
+    most_hard_entries: int = 2**21
+    most_features: int = 100
+
+    def products_lose_digits(self, problem: MarginProblem) -> bool:
+        """Whether a problem that the embedding takes asks for more digits than products have."""
+        if costs.kind_of(problem) != "euclidean":
+            return False
+        K, M, D = problem.norm_shape
+        order = max(K - 1, 1) * M * D
+        most_entries = self.most_entries
+        if problem.hard_margin and problem.classes is not None:
+            most_entries = self.most_hard_entries
+        if order > self.most_order or len(problem.constraints) * order > most_entries:
+            return False
+        if not classes_share_groups(problem):
+            return False
+        X = problem.X
+        rounding = np.finfo(float).eps * max(X.shape)
+        centred = X
+        if problem.intercept:  # which absorbs what all samples have in common
+            centred = X - X.mean(axis=0)
+        # --- the columns' norms: their ratio is at most the condition number
+        norms = np.linalg.norm(centred, axis=0)
+        # Constant columns have a norm of rounding errors.
+        norms = norms[norms > rounding * np.linalg.norm(X, axis=0)]
+        if norms.max(initial=0.0) >= self.ill_conditioned * norms.min(initial=np.inf):
+            return True
+        if M * D > self.most_features:
+            return False
+        # --- eigenvalues of the products, which are quick, and right unless they are small
+        eigenvalues = np.linalg.eigvalsh(centred.T @ centred)
+        if eigenvalues[0] > self.well_conditioned * eigenvalues[-1]:
+            return False
+        # --- singular values
+        singular_values = scipy.linalg.svdvals(centred)
+        # Redundant columns have singular values of the rounding of the largest one. They are no
+        # directions in which the samples differ.
+        negligible = rounding * singular_values[0]
+        smallest = singular_values[singular_values > negligible].min(initial=np.inf)
+        return bool(singular_values[0] >= self.ill_conditioned * smallest)
 
 
 def _has_few_supports(problem: MarginProblem) -> bool:

@@ -483,12 +483,14 @@ class EmbeddingNewton:
         # (cones). It is v / tau plus what is solved for here. B v / tau is known from the iterate:
         # s - xi + tau c and the residual, over tau. Computed with B, its rounding would be
         # multiplied by h. Likewise for the cones.
-        q = (scaled.per_sample(p.xi) - p.s - self.margins) / tau
         of_boxes = p.xi / p.beta * scaled.C
         if scaled.shares_boxes:
-            # Within a sample xi is the same, and leaves the differences of q without rounding.
+            # xi is the same within a sample: apart from q it does not round its differences.
             q = (-p.s - self.margins) / tau
             of_boxes = p.xi / tau + of_boxes
+        else:
+            # xi and the residual cancel in each row: they are added first.
+            q = (scaled.per_sample(p.xi) - p.s - self.margins) / tau
         inverse = -1.0 / p.tau
         cone = self.cones.s.times(inverse, inverse, inverse)
         v, alpha, z = self.solve(q, of_boxes, cone, torch.zeros_like(p.v), 1.0)

@@ -12,7 +12,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.report.figures.support import image_grid
-from implicit_bias.report.style import BLUE, GREY, HEIGHT, VERMILION, WIDTH, logarithmic, style
+from implicit_bias.report.style import BLUE, GREY, VERMILION, logarithmic, panels, style
 
 
 def draw_diagnosis(
@@ -32,12 +32,11 @@ def draw_diagnosis(
         Samples that are named at most, those of the largest multipliers.
     """
     bounded = [layer for layer in diagnosis.layers if not math.isnan(layer.gap)]
-    panels = 2
+    n_panels = 2
     if bounded:  # where no layer is linear by itself there is no gap by layer
-        panels = 3
+        n_panels = 3
     with style():
-        figure = Figure(figsize=(panels * WIDTH, HEIGHT), layout="constrained")
-        margins, gaps, *others = figure.subplots(1, panels)
+        figure, (margins, gaps, *others) = panels(n_panels)
 
         # Margins and multipliers of the pairs that are nearest to the margin.
         finite = np.isfinite(diagnosis.margins)
@@ -68,12 +67,14 @@ def draw_diagnosis(
         gaps.set_xlabel("KKT gap (grey: upper bound)\nacross norms only 0 compares")
 
         shown = sorted(bounded, key=lambda layer: layer.gap)[-most_layers:]
+        drawn = [bars]
         for ax in others:  # one or none
-            ax.barh([layer.name for layer in shown], [layer.gap for layer in shown], color=BLUE)
+            layers = [layer.name for layer in shown]
+            drawn.append(ax.barh(layers, [layer.gap for layer in shown], color=BLUE))
             ax.set(title="KKT gap by layer", xlabel="KKT gap of the layer alone")
-        for ax in (gaps, *others):
+        for ax, labelled in zip((gaps, *others), drawn, strict=True):
             ax.set_xlim(0, 1)
-            ax.bar_label(ax.containers[0], fmt="{:.3g}", padding=4)
+            ax.bar_label(labelled, fmt="{:.3g}", padding=4)
     return figure
 
 

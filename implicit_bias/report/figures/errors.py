@@ -15,11 +15,11 @@ from implicit_bias.report.style import (
     BLACK,
     GREY,
     HEIGHT,
-    WIDTH,
     Look,
     legend,
     logarithmic,
     panel,
+    panels,
     style,
 )
 from implicit_bias.report.words import names_of
@@ -52,11 +52,10 @@ def overview(comparison: Comparison) -> Figure:
         n_panels = 2
     with style():
         height = min(HEIGHT, 1.1 + 0.45 * len(comparison.models))
-        figure = Figure(figsize=(n_panels * WIDTH, height), layout="constrained")
-        panels = figure.subplots(1, n_panels, squeeze=False)[0]
-        draw_errors(panels[0], comparison.models, drawn_as)
+        figure, axes = panels(n_panels, height=height)
+        draw_errors(axes[0], comparison.models, drawn_as)
         if excess_of:
-            draw_excesses(panels[1], excess_of, drawn_as)
+            draw_excesses(axes[1], excess_of, drawn_as)
     return figure
 
 

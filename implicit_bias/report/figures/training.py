@@ -41,11 +41,10 @@ def draw_limit(result: LimitResult) -> Figure:
             if len(shown):
                 curves[label] = (shown["step"], shown[column])
 
-    panels = 1
+    n_panels = 1
     if curves:
-        panels = 2
-    figure = Figure(figsize=(panels * style.WIDTH, style.HEIGHT), layout="constrained")
-    margins, *others = figure.subplots(1, panels, squeeze=False)[0]
+        n_panels = 2
+    figure, (margins, *others) = style.panels(n_panels)
     margins.plot(frame["step"], frame["normalised_margin"], color=style.BLUE, label="margin / norm")
     known = frame[np.isfinite(frame["excess"])]
     if len(known):
@@ -85,13 +84,12 @@ def draw_recorder(
     many_steps : int
         From this many steps on their axis is logarithmic, but between 0 and the first one after it.
     """
-    panels = 1
+    n_panels = 1
     if gaps:
-        panels = 2
+        n_panels = 2
     separated = frame["min_margin"] > 0
     with style.style():
-        figure = Figure(figsize=(panels * style.WIDTH, style.HEIGHT), layout="constrained")
-        axes = figure.subplots(1, panels, squeeze=False)[0]
+        figure, axes = style.panels(n_panels)
         for i, name in enumerate(norms):
             # Margins of different norms have different scales: each over its own largest.
             margin = frame[f"margin_{name}"].where(separated)
@@ -150,8 +148,7 @@ def draw_box_trace(frame: pd.DataFrame) -> Figure:
         From `BoxTrace.frame`.
     """
     with style.style():
-        figure = Figure(figsize=(2 * style.WIDTH, style.HEIGHT), layout="constrained")
-        left, right = figure.subplots(1, 2)
+        figure, (left, right) = style.panels(2)
         steps = frame["step"]
         # The axis is logarithmic. Outside of the box, and by rounding, a score may be 0 or less.
         batches = frame["score_of_batch"]
@@ -198,8 +195,7 @@ def draw_margin_trace(frame: pd.DataFrame) -> Figure:
         From `MarginTrace.frame`.
     """
     with style.style():
-        figure = Figure(figsize=(2 * style.WIDTH, style.HEIGHT), layout="constrained")
-        left, right = figure.subplots(1, 2)
+        figure, (left, right) = style.panels(2)
         steps = frame["step"]
         left.plot(steps, frame["margin"], color=style.COLOURS[0], label="margin of the batch")
         if frame["upper"].notna().any():
