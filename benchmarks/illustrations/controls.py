@@ -376,7 +376,7 @@ def named(
             found = which_norm(module, X, y, reference=list(references), optimizer=given)
     except SeparationError:
         return None, training.norm
-    return found, found.own if training.norm == "own" else training.norm
+    return found, found.optimizer_norm if training.norm == "own" else training.norm
 
 
 def table(seed: int, names: Sequence[str] = ()) -> pd.DataFrame:

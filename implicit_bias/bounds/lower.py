@@ -189,9 +189,9 @@ class DualPoint:
             # The weight of a sample's own class is the sum of its alpha_p; ``rest`` is what its
             # rounding leaves out.
             by_sample = rows.by_sample(self.values).tolist()
-            for n, (own, terms) in enumerate(zip(rows.sample_classes, by_sample, strict=True)):
-                weights[n, own] = math.fsum(terms)
-                rest[n, own] = math.fsum([*terms, -weights[n, own]])
+            for n, (label, terms) in enumerate(zip(rows.sample_classes, by_sample, strict=True)):
+                weights[n, label] = math.fsum(terms)
+                rest[n, label] = math.fsum([*terms, -weights[n, label]])
         return replace(self, precise=precise_dual_norms(self.problem, weights, rest))
 
     def balanced(self) -> DualPoint:

@@ -483,18 +483,18 @@ def _offsets_of_largest_margin(problem: MarginProblem, scores: Array) -> Array:
     n = rows.n_classes
     smallest = np.full((n, n), np.inf)
     np.minimum.at(smallest, (rows.owners, rows.rivals), rows.margins(scores))
-    own, rival = np.nonzero(np.isfinite(smallest))
+    label, rival = np.nonzero(np.isfinite(smallest))
     # Minimise -t over (b, t), subject to t - b_j + b_k <= q_jk. Bounds on b make the optimum finite
     # without a constraint for some class, and are too wide to matter otherwise.
-    pairs = np.arange(len(own))
-    A = np.zeros((len(own), n + 1))
-    A[pairs, own] = -1.0
+    pairs = np.arange(len(label))
+    A = np.zeros((len(label), n + 1))
+    A[pairs, label] = -1.0
     A[pairs, rival] = 1.0
     A[:, -1] = 1.0
     reach = 2.0 * n * (1.0 + float(np.abs(scores).max()))
     bounds = [(-reach, reach)] * n + [(None, None)]
     cost = np.append(np.zeros(n), -1.0)
-    found = scipy.optimize.linprog(cost, A, smallest[own, rival], bounds=bounds)
+    found = scipy.optimize.linprog(cost, A, smallest[label, rival], bounds=bounds)
     if found.x is None:
         return np.zeros(n)
     return np.asarray(found.x[:-1])

@@ -60,7 +60,7 @@ class Comparison:
         The test samples.
     train : tuple (X, y) or None
         The training samples; None where they were not given.
-    own : Split or None
+    user_split : Split or None
         The samples where they come from the user's own file. Then the first verdict is on errors.
 
     Examples
@@ -83,7 +83,7 @@ class Comparison:
     X: ArrayLike
     y: NDArray[Any]
     train: tuple[ArrayLike, NDArray[Any]] | None
-    own: Split | None = None
+    user_split: Split | None = None
 
     def __repr__(self) -> str:
         names = ", ".join(model.name for model in self.models)
@@ -258,7 +258,7 @@ class Comparison:
         """Whether the models are compared by their errors, and not only by their limits."""
         # With trained networks the question is how far they are from their limits. On the user's
         # own data it is also which model has the lowest error.
-        return self.own is not None or not any(model.history for model in self.models)
+        return self.user_split is not None or not any(model.history for model in self.models)
 
     def conclusions(self, to_limit: Mapping[str, str] | None = None) -> list[Conclusion]:
         """Return the verdict on each trained network, or one on all models by their errors.
@@ -352,9 +352,9 @@ class Comparison:
         labels, counts = np.unique(self.train[1], return_counts=True)
         label = labels.tolist()[counts.argmax()]
         majority = label_text(label)
-        if self.own is not None:
+        if self.user_split is not None:
             # The user's labels are numbered in `Dataset`, which has their names.
-            majority = self.own.train.names[int(label)]
+            majority = self.user_split.train.names[int(label)]
         beside_majority = PairedDifference.of(best.wrong, self.y != label)
         return replace(facts, majority=majority, beside_majority=beside_majority)
 

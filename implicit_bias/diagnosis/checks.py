@@ -19,8 +19,8 @@ from implicit_bias.modules.optimizers import left_out
 from implicit_bias.modules.partial_degrees import scale_invariant
 from implicit_bias.modules.subject import (
     Subject,
+    listed_samples,
     margins_of,
-    named,
     offering_leading,
 )
 from implicit_bias.norms.tensors import ParameterNorm
@@ -101,7 +101,7 @@ def check(
         subject = Subject.of(function, excluded=not_held, leading=leading, deadline=deadline)
     constant = list[str]()
     for name in function.shapes:
-        # What no optimizer holds has been named already.
+        # What no optimizer holds has been listed_samples already.
         if name not in subject.function.shapes and name not in not_held:
             constant.append(name)
     if constant:
@@ -134,7 +134,7 @@ def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]
         yield Finding(code, subject.rest, details=about)
         wrong = subject.module_itself.wrong
         if len(wrong):
-            samples = {"samples": named(wrong)}
+            samples = {"samples": listed_samples(wrong)}
             yield Finding(Code.MODULE_MISCLASSIFIES, float(len(wrong)), details=samples)
     names = tuple(scale_invariant(function))
     if names:

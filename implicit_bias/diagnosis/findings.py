@@ -14,7 +14,7 @@ from typing import Final, Self
 
 from implicit_bias.base.package import table_of
 from implicit_bias.base.wording import percent, percent_bounds
-from implicit_bias.modules.forward_watch import listed
+from implicit_bias.modules.forward_watch import listed_parts
 
 WORDS = table_of("diagnosis/words.toml")
 # The norms of gradient descent, by the names of `modules.optimizers`.
@@ -190,7 +190,7 @@ class Finding:
         return sentence.format(
             value=self.value,
             share=percent(self.value, space=" "),
-            names=listed(self.names),
+            names=listed_parts(self.names),
             **self.details,
         )
 

@@ -430,13 +430,13 @@ def _rays_by_target(loss: Loss, classes: int | None) -> Iterator[tuple[Targets, 
             target = torch.tensor([label])
             if one_hot:
                 target = nn.functional.one_hot(target, classes).double()
-            own = torch.zeros(1, classes, dtype=torch.float64)
-            own[0, label] = 1.0
+            of_label = torch.zeros(1, classes, dtype=torch.float64)
+            of_label[0, label] = 1.0
             # With margin q to all rivals: s = (q, 0, ..., 0), and the same less its mean. With
             # margin q to one rival alone: s = (q, 0, -9 q, ..., -9 q), where the K - 2 others add
             # K e^-10q to cross-entropy, which is small beside e^-q long before the digits end.
-            nearest = 10.0 * own - 9.0
+            nearest = 10.0 * of_label - 9.0
             nearest[0, (label + 1) % classes] = 0.0
-            for outputs in (own, own - 1.0 / classes, nearest):
+            for outputs in (of_label, of_label - 1.0 / classes, nearest):
                 rays.append(Ray(loss, outputs, target))
         yield (0.0, False), rays

@@ -61,7 +61,7 @@ class WhichNorm:
     findings : tuple of Finding
         Why a norm is named, or none; then what else was found of the module, its training and its
         references.
-    own : str
+    optimizer_norm : str
         The norm of the optimizer; empty without one.
     seconds : float
         Wall time.
@@ -81,7 +81,7 @@ class WhichNorm:
     best: str | None
     evidence: Evidence
     findings: tuple[Finding, ...]
-    own: str
+    optimizer_norm: str
     seconds: float
 
     @property
@@ -110,7 +110,7 @@ class WhichNorm:
         table = list[list[str]]()
         for row in self.rows:
             name = row.norm
-            if name == self.own:
+            if name == self.optimizer_norm:
                 name = f"{name} (the optimizer's)"
             cells = [name, str(row.gap), number(row.margin)]
             if row.reference_gap is not None:
@@ -238,11 +238,11 @@ def which_norm(
     if not asked or len(geometries) < len(asked):
         raise ValueError(f"norms must name at least one, and none twice, got {asked}")
     measured = measured_norm(module, None, optimizer)
-    own = ""
+    optimizer_norm = ""
     if optimizer is not None:
-        own = measured.norm.name
+        optimizer_norm = measured.norm.name
         # A norm that was asked for by this name is the same one: the row is not there twice.
-        geometries.setdefault(own, measured.norm)
+        geometries.setdefault(optimizer_norm, measured.norm)
     references = _as_references(reference)
     with evaluating(module) as (module, modes), one_thread_if_small(module, inputs):
         # The module is checked; of a reference, whose inputs are the same, its margins are.
@@ -284,7 +284,7 @@ def which_norm(
         best=conclusion.best,
         evidence=conclusion.evidence,
         findings=tuple(findings),
-        own=own,
+        optimizer_norm=optimizer_norm,
         seconds=time.monotonic() - started,
     )
 

@@ -159,19 +159,19 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
         The output is no tensor.
     """
     given = dict[int, Tensor]()
-    for name, own in _named(module):
+    for name, tensor in _named(module):
         if name in values:
-            given[id(own)] = values[name]
+            given[id(tensor)] = values[name]
     # A tied weight has several names, and all of them get its value. A part that is registered
     # twice is named once, as functional_call would not put it back otherwise.
     everywhere = dict[str, Tensor]()
     for path, part in module.named_modules():
-        for name, own in chain(part._parameters.items(), part._buffers.items()):
-            if id(own) not in given:
+        for name, tensor in chain(part._parameters.items(), part._buffers.items()):
+            if id(tensor) not in given:
                 continue
             if path:  # that of the module itself is empty
                 name = f"{path}.{name}"
-            everywhere[name] = given[id(own)]
+            everywhere[name] = given[id(tensor)]
     outputs = functional_call(module, everywhere, inputs, tie_weights=False)
     if not isinstance(outputs, Tensor):
         raise ValueError(

@@ -254,14 +254,14 @@ def full_batch(
 
     def measure(part: nn.Module, given: tuple[Any, ...]) -> None:
         # Copies, in the precision of the pass: the module may write into what it is given.
-        own = tuple(_as_given(one, given[0]) for one in data)
+        whole = tuple(_as_given(one, given[0]) for one in data)
         # Without gradients one pass will do. With them each output must be seen to depend on its
         # own sample and on the statistics alone, as gradients of single samples are asked for.
-        statistics.of_data = not torch.is_grad_enabled() and _are_same(own, given)
+        statistics.of_data = not torch.is_grad_enabled() and _are_same(whole, given)
         if not statistics.of_data:
             statistics.measured = []
             statistics.measuring = True
-            part.forward(*own)
+            part.forward(*whole)
             statistics.measuring = False
             statistics.used = 0
 
@@ -349,11 +349,11 @@ def _as_given(one: Tensor, given: Any) -> Tensor:
     return one.clone()
 
 
-def _are_same(own: tuple[Tensor, ...], given: tuple[Any, ...]) -> bool:
-    if len(own) != len(given):
+def _are_same(whole: tuple[Tensor, ...], given: tuple[Any, ...]) -> bool:
+    if len(whole) != len(given):
         return False
-    for mine, other in zip(own, given, strict=True):
+    for one, other in zip(whole, given, strict=True):
         # Of other shapes they are others, and under vmap entries have no value.
-        if mine.shape != other.shape or not torch.equal(mine, other):
+        if one.shape != other.shape or not torch.equal(one, other):
             return False
     return True

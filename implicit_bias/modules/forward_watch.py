@@ -23,7 +23,7 @@ from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.partial_degrees import HOMOGENEITY_TOLERANCE
 
 
-def listed(names: Collection[str]) -> str:
+def listed_parts(names: Collection[str]) -> str:
     """List parts or parameters of a module by name, the first four of them."""
     shown = list[str]()
     for name in list(names)[:4]:

@@ -24,7 +24,7 @@ import torch
 from implicit_bias.base.package import table_of
 from implicit_bias.base.wording import percent
 from implicit_bias.modules.evaluate import PROBES, drawn_like
-from implicit_bias.modules.forward_watch import functions_used, listed, unscaled_part
+from implicit_bias.modules.forward_watch import functions_used, listed_parts, unscaled_part
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.partial_degrees import (
     HOMOGENEITY_TOLERANCE,
@@ -170,7 +170,7 @@ def measured_degree(
         # At another scale than 1 that is no error of the module: it may have no limit there.
         if broken and function.scaled[0] == 1.0:
             raise OtherGradientsError(
-                f"gradients in {listed(broken)} are NaN or infinite, though the outputs are "
+                f"gradients in {listed_parts(broken)} are NaN or infinite, though the outputs are "
                 "finite: is there a root or a norm at 0, or a torch.where whose other branch is "
                 "NaN?",
                 "clamp what such a branch is given, before it computes",
@@ -250,14 +250,14 @@ def cause_of(function: Margins, far: float = 2.0**40) -> Cause:
         what, cure = TRAPS[first]
         # A module with functions that tend to degree 0 has no leading-order part that helps.
         leads = OF_DEGREE_0.isdisjoint(called)
-        return Cause(f"{what}: {first} in {listed(called[first])}: {cure}", leads)
+        return Cause(f"{what}: {first} in {listed_parts(called[first])}: {cure}", leads)
 
     # --- vectors that are biases, or factors of some terms
     added = _added_vectors(function)
     if added:
         return Cause(
-            f"biases: with {listed(added)} set to 0 the module is homogeneous. Leave them out "
-            "(bias=False, readout_bias=False), or freeze them at 0; a constant feature of the "
+            f"biases: with {listed_parts(added)} set to 0 the module is homogeneous. Leave them "
+            "out (bias=False, readout_bias=False), or freeze them at 0; a constant feature of the "
             "inputs does as well. Slopes of a PReLU may be frozen as they are",
             True,
         )
@@ -269,7 +269,7 @@ def cause_of(function: Margins, far: float = 2.0**40) -> Cause:
     where = "the module is not homogeneous"
     if part is not None:
         kind = type(function.module.get_submodule(part)).__name__
-        where = f"the outputs of {listed([part])} ({kind}) do not scale, though its inputs do"
+        where = f"the outputs of {listed_parts([part])} ({kind}) do not scale, though its inputs do"
     return Cause(
         f"{where}: use layers and activations that scale, and give all paths (a skip connection, "
         "an update of frozen weights, the contexts of a gate) the same number of trained layers",

@@ -31,7 +31,7 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.modules import homogeneity
 from implicit_bias.modules.evaluate import drawn_like
-from implicit_bias.modules.forward_watch import functions_used, listed
+from implicit_bias.modules.forward_watch import functions_used, listed_parts
 from implicit_bias.modules.homogeneity import NORMALISATIONS, OF_DEGREE_0, TRAPS
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.partial_degrees import HOMOGENEITY_TOLERANCE, scale_invariant
@@ -193,7 +193,7 @@ def _known_functions(function: Margins) -> str:
     seen = functions_used(function, OF_DEGREE_0)
     for name, places in seen.items():
         what, _ = TRAPS[name]
-        found += f"{what} ({name} in {listed(places)}): "
+        found += f"{what} ({name} in {listed_parts(places)}): "
     return found
 
 
@@ -224,7 +224,7 @@ def _check(leading: Margins, deadline: Deadline, *, jumps: bool) -> tuple[str, .
             except TimeoutError:
                 not_checked.append(name)
     if jumping or unscaled or normalised:
-        parts = listed(jumping or unscaled) or "the parameters in front of it"
+        parts = listed_parts(jumping or unscaled) or "the parameters in front of it"
         what = "jumps" if jumping else "is of degree 0"
         raise homogeneity.HomogeneityError(
             f"{_known_functions(leading)}the limit of the module for large parameters {what} in "

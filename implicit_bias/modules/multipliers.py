@@ -174,14 +174,14 @@ class MultiplierSearch:
         self, tangent: TangentProgram, starts: Sequence[Array] | None, deadline: Deadline
     ) -> Multipliers:
         """Solve on working sets of rows of J where there is room for them, else by cuts."""
-        own = deadline.within(self.seconds)
+        search_end = deadline.within(self.seconds)
 
         # --- on working sets
         unfinished = list[Multipliers]()
-        rows = self._rows(tangent, own)
+        rows = self._rows(tangent, search_end)
         if rows is not None:
             # Conic solvers may take hours.
-            for_rows = own.sooner(self.exact_share) if rows.conic else own
+            for_rows = search_end.sooner(self.exact_share) if rows.conic else search_end
             try:
                 found = self._on_working_sets(tangent, rows, starts, for_rows)
             except (ValueError, TimeoutError):
@@ -189,24 +189,24 @@ class MultiplierSearch:
             else:
                 if found.method == "exact":
                     return found
-                if self._is_accurate(found) or own.passed:
-                    return _ended(replace(found, method="interior point"), deadline, own)
+                if self._is_accurate(found) or search_end.passed:
+                    return _ended(replace(found, method="interior point"), deadline, search_end)
                 unfinished.append(found)
 
         # --- by the level method, from several starts
         if starts is None:
             # The best multipliers in l2 are cheap, and often good in other norms, too.
             in_l2 = replace(tangent, norm=PARAMETER_NORMS["l2"])
-            for_l2 = own.sooner(self.exact_share)
+            for_l2 = search_end.sooner(self.exact_share)
             starts = tempered_weights(tangent.margins, tangent.function.rivals)
             working_set = _GramMatrix(in_l2, self.broken, for_l2)
             with suppress(TimeoutError):
                 best_in_l2 = self._on_working_sets(in_l2, working_set, None, for_l2)
                 starts = [best_in_l2.weights, *starts]
         # The first start is judged even if the time is up: there must be bounds.
-        judged = _judged(tangent, starts, own) or [tangent.bound_by(starts[0])]
-        found = self.level_method.improve([*judged, *unfinished], self._is_accurate, own)
-        return _ended(found, deadline, own)
+        judged = _judged(tangent, starts, search_end) or [tangent.bound_by(starts[0])]
+        found = self.level_method.improve([*judged, *unfinished], self._is_accurate, search_end)
+        return _ended(found, deadline, search_end)
 
     def _on_working_sets(
         self,
@@ -372,10 +372,10 @@ def _judged(
     return judged
 
 
-def _ended(found: Multipliers, deadline: Deadline, own: Deadline) -> Multipliers:
+def _ended(found: Multipliers, deadline: Deadline, search_end: Deadline) -> Multipliers:
     """Call a search "stopped" if the caller's deadline ended it; its own limit does not count."""
     if found.method == "stopped" or deadline.passed:
-        method: Method = "stopped" if deadline.end <= own.end else "level method"
+        method: Method = "stopped" if deadline.end <= search_end.end else "level method"
         return replace(found, method=method)
     return found
 

@@ -172,13 +172,13 @@ def measured_norm(module: nn.Module, norm: ParameterNorm | None, optimizer: obje
     if optimizer is None:
         return MeasuredNorm(norm or PARAMETER_NORMS["l2"])
     try:
-        own = geometry_of(optimizer, module)
+        geometry = geometry_of(optimizer, module)
     except OptimizerError as error:
         # A module can be measured in a norm that is asked for, wherever its training goes.
         if norm is None:
             raise
         return MeasuredNorm(norm, unknown=error)
-    return MeasuredNorm(norm or own.norm, own)
+    return MeasuredNorm(norm or geometry.norm, geometry)
 
 
 def norm_of(given: GivenNorm | Optimizer | Sequence[Optimizer], module: nn.Module) -> ParameterNorm:

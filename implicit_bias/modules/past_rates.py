@@ -129,22 +129,22 @@ def _of_scheduler(
     groups = []
     for group in scheduler.optimizer.param_groups:
         groups.append([by_id[id(p)] for p in group["params"] if id(p) in by_id])
-    own = [step for of_group in groups for step in of_group]
-    if not own:
+    scheduled = [step for of_group in groups for step in of_group]
+    if not scheduled:
         raise ValueError(
             f"the scheduler {type(scheduler).__name__} in rates= sets the rate of no trained "
             "tensor of the module: pass the scheduler of the optimizer in optimizer="
         )
     # Optimizers may step at different times. One without a count (Muon, SGD) is taken to step
     # together with those that count.
-    own_count = _count(own)
-    if math.isnan(own_count):
-        own_count = taken
-    totals = _totals(scheduler, own_count)
+    count = _count(scheduled)
+    if math.isnan(count):
+        count = taken
+    totals = _totals(scheduler, count)
     sums = {}
     for of_group, total in zip(groups, totals, strict=True):
         counted = [step for step in of_group if step in decaying]
-        _check_moved_always(counted, own_count)
+        _check_moved_always(counted, count)
         for step in counted:
             sums[step.name] = step.shrinking * total
     return sums
@@ -284,16 +284,16 @@ def _replayed(scheduler: LRScheduler) -> list[list[float]]:
 def _rebuilt(scheduler: LRScheduler, optimizer: torch.optim.Optimizer) -> LRScheduler:
     """Make a scheduler like another one, at its start, for another optimizer."""
     name = type(scheduler).__name__
-    own: Any = scheduler
+    source: Any = scheduler
     # A subclass may have rates of its own, so that the class itself counts.
     if type(scheduler) is SequentialLR:
-        parts = [_rebuilt(part, optimizer) for part in own._schedulers]
-        return SequentialLR(optimizer, parts, list(own._milestones))
+        parts = [_rebuilt(part, optimizer) for part in source._schedulers]
+        return SequentialLR(optimizer, parts, list(source._milestones))
     if type(scheduler) is torch.optim.lr_scheduler.LambdaLR:
-        return torch.optim.lr_scheduler.LambdaLR(optimizer, list(own.lr_lambdas))
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, list(source.lr_lambdas))
     if type(scheduler) is torch.optim.lr_scheduler.MultiStepLR:
-        milestones = sorted(own.milestones.elements())
-        return torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones, own.gamma)
+        milestones = sorted(source.milestones.elements())
+        return torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones, source.gamma)
     if type(scheduler) is getattr(torch.optim.lr_scheduler, name, None) and name in SETTINGS:
         settings = {setting: getattr(scheduler, setting) for setting in SETTINGS[name]}
         return type(scheduler)(optimizer, **settings)

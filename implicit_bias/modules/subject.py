@@ -126,7 +126,7 @@ def _check_finite(function: Margins) -> None:
     broken = [name for name, weight in weights if not weight.isfinite().all()]
     if broken:
         raise ValueError(
-            f"weights are NaN or infinite in {forward_watch.listed(broken)}, so the training "
+            f"weights are NaN or infinite in {forward_watch.listed_parts(broken)}, so the training "
             "diverged: go back to a state before that, and train at a smaller rate, with an "
             "eps of at least 1e-19 in single precision and in Muon"
         )
@@ -183,7 +183,7 @@ def at_nonzero_outputs(function: Margins) -> Margins:
     return found
 
 
-def named(samples: NDArray[np.int64]) -> str:
+def listed_samples(samples: NDArray[np.int64]) -> str:
     """List some samples, the first five of them."""
     more = ", ..." if len(samples) > 5 else ""
     return ", ".join(map(str, samples[:5])) + more
@@ -447,14 +447,15 @@ class Subject:
         if len(only):
             return (
                 f"the leading-order part of the module misclassifies {len(only)} of {n_samples} "
-                f"samples (samples {named(only)}) that the module itself classifies correctly, and "
-                "it decides in the limit: train further, as by train_to_limit(..., leading=True)"
+                f"samples (samples {listed_samples(only)}) that the module itself classifies "
+                "correctly, and it decides in the limit: train further, as by "
+                "train_to_limit(..., leading=True)"
             )
         return (
-            f"{len(wrong)} of {n_samples} samples are misclassified (samples {named(wrong)}; "
-            f"smallest margin {self.min_margin:.3g}). Their margins are not positive at any scale "
-            "of the module, so it has no KKT gap: train until no sample is misclassified, or leave "
-            "these samples out"
+            f"{len(wrong)} of {n_samples} samples are misclassified (samples "
+            f"{listed_samples(wrong)}; smallest margin {self.min_margin:.3g}). Their margins are "
+            "not positive at any scale of the module, so it has no KKT gap: train until no sample "
+            "is misclassified, or leave these samples out"
         )
 
     def measure(self, norm: ParameterNorm, deadline: Deadline = NEVER) -> Multipliers:

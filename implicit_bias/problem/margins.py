@@ -50,8 +50,8 @@ def class_margins(outputs: Tensor, labels: Tensor) -> Tensor:
     >>> class_margins(torch.tensor([[3.0, 1.0, 2.5]]), torch.tensor([0]))
     tensor([[   inf, 2.0000, 0.5000]])
     """
-    own = labels[:, None]
-    return (outputs.gather(1, own) - outputs).scatter(1, own, math.inf)
+    of_label = labels[:, None]
+    return (outputs.gather(1, of_label) - outputs).scatter(1, of_label, math.inf)
 
 
 def soft_margins(outputs: Tensor, labels: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ class Data:
         validation = self.parts.validation
         found = compare(models, validation.X, validation.y, train=(train.X, train.y))
         if self.table is not None:
-            found = replace(found, own=self.parts)
+            found = replace(found, user_split=self.parts)
         return found
 
 

@@ -366,8 +366,8 @@ def make_solver(
         chosen = choose(problem)
         name = chosen.solver
         system = chosen.system
-    own: dict[str, Any] = vars(options)
-    common = {key: own[key] for key in ("tolerances", "max_iterations", "max_seconds")}
+    settings: dict[str, Any] = vars(options)
+    common = {key: settings[key] for key in ("tolerances", "max_iterations", "max_seconds")}
     if name == "highs":
         return LinearProgram(**common)
     # Imported here: each pulls in a large library (torch, cvxpy) that the others do not need.
@@ -381,11 +381,11 @@ def make_solver(
     from implicit_bias.solvers.working_set import WorkingSet
 
     if name == "interior-point":
-        return InteriorPoint(system=system or "auto", **own)
+        return InteriorPoint(system=system or "auto", **settings)
     if name == "feature-space":
-        return FeatureSpace(**own)
+        return FeatureSpace(**settings)
     if name == "working-set":
-        return WorkingSet(**own)
+        return WorkingSet(**settings)
     if len(problem.constraints) <= INTERIOR_POINT_LIMIT:
-        return OneGroup(fallback=InteriorPoint(**own), **own)
-    return OneGroup(fallback=WorkingSet(**own), **own)
+        return OneGroup(fallback=InteriorPoint(**settings), **settings)
+    return OneGroup(fallback=WorkingSet(**settings), **settings)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import as_class_labels, as_labels, pointing_to_the_page
 from implicit_bias.modules import evaluate
-from implicit_bias.modules.forward_watch import listed
+from implicit_bias.modules.forward_watch import listed_parts
 from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.margins import NO_PARAMETER, Margins, differentiated
 from implicit_bias.modules.stationarity import balance
@@ -343,7 +343,7 @@ def as_trainee(
         subject = Subject.of(function, reached, leading=leading, deadline=deadline)
     if subject.not_checked:
         warnings.warn(
-            f"whether the leading-order part jumps in {listed(subject.not_checked)} was not "
+            f"whether the leading-order part jumps in {listed_parts(subject.not_checked)} was not "
             "checked, for lack of time: pass a larger max_seconds",
             RuntimeWarning,
             stacklevel=3,

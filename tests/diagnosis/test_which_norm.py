@@ -127,7 +127,7 @@ def test_norms_that_are_the_same_here_do_not_compete() -> None:
 def test_the_optimizers_own_norm_joins_and_its_decay_is_found() -> None:
     found = ib.which_norm(solved("l2"), INPUTS, Y, norms=["l2"], optimizer="adam")
     assert [row.norm for row in found.rows] == ["l2", "linf"]
-    assert (found.best, found.own) == ("l2", "linf")
+    assert (found.best, found.optimizer_norm) == ("l2", "linf")
     module = solved("linf")
     decayed = torch.optim.AdamW(module.parameters(), weight_decay=0.1)
     with pytest.warns(ib.DiagnosisWarning, match="weight decay"):

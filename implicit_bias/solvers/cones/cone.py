@@ -269,14 +269,14 @@ class ConeMatrix:
     def times(self, x: Tensor) -> Tensor:
         """Multiply the unknowns, (n + q,)."""
         of_zeta = x[: len(self.inner)]
-        own = x[len(self.inner) :]
+        of_cone = x[len(self.inner) :]
         if self.inner.ndim == 1:
             inner = self.inner * of_zeta
         else:
             inner = self.inner @ of_zeta
-        corner = self.corner * own
+        corner = self.corner * of_cone
         if self.border is not None:
-            inner = inner + own @ self.border
+            inner = inner + of_cone @ self.border
             corner = corner + self.border @ of_zeta
         return torch.cat([inner, corner])
 
