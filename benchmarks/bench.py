@@ -38,8 +38,8 @@ import pandas as pd
 
 from benchmarks.drawing import of_few_colours
 from implicit_bias.base.atomic import write_atomically
+from implicit_bias.base.style import style
 from implicit_bias.datasets.files import DataError
-from implicit_bias.report.style import style
 
 HOME = Path(__file__).parent
 # What is kept of each row beside what was measured.

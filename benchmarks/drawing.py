@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Figure
 from PIL import Image
 
-from implicit_bias.report.style import COLOURS, LINES, MARKERS
+from implicit_bias.base.style import COLOURS, LINES, MARKERS
 
 DPI, N_COLOURS = 150, 256
 

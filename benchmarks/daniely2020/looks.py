@@ -1,6 +1,6 @@
 """Looks of the methods, the same in all pictures."""
 
-from implicit_bias.report.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
+from implicit_bias.base.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 
 # Colour and line of each method.
 LOOKS = {

@@ -15,8 +15,8 @@ from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.daniely2020.models import HIDDEN, Training, build, train_by_adadelta
 from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.effects import Effect, paired
+from implicit_bias.base.style import BLACK, GREY
 from implicit_bias.datasets import Dataset, load_digits, load_mnist
-from implicit_bias.report.style import BLACK, GREY
 
 COST = 90
 MNIST, SMALL = "MNIST", "8 x 8 digits"

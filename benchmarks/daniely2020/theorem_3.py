@@ -30,12 +30,12 @@ from benchmarks.daniely2020.models import HIDDEN, Table, Training, build, output
 from benchmarks.daniely2020.network import Point, Schedule, descend
 from benchmarks.daniely2020.parity_separation import SeparatingLayer, separating_layer
 from benchmarks.drawing import Figure, subplots
+from implicit_bias.base.style import BLUE, GREY, ORANGE, VERMILION
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.parities import ParityDistribution, cube
 from implicit_bias.estimators.svm import GatedReLUSVC
 from implicit_bias.networks import ReLUNetwork
-from implicit_bias.report.style import BLUE, GREY, ORANGE, VERMILION
 
 COST = 5
 FIRST_STEP, SEPARATION, DESCENT, SAMPLES = "first step", "separation", "descent", "samples"

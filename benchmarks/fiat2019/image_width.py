@@ -36,9 +36,9 @@ from benchmarks.effects import Effect
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.published_training import STEPS, outputs_of, train_as_published
 from benchmarks.summaries import low_high
+from implicit_bias.base.style import BLUE, GREEN, GREY, ORANGE, VERMILION
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.images import load_digits, load_fashion_mnist, load_mnist
-from implicit_bias.report.style import BLUE, GREEN, GREY, ORANGE, VERMILION
 
 COST = 350
 

@@ -35,12 +35,12 @@ from benchmarks.bench import Part, part, rows_of
 from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.fiat2019 import galu_clusters, theorems_1_and_2
 from benchmarks.fiat2019 import theorems_3_to_5 as bounds
+from implicit_bias.base.style import BLACK, BLUE, GREEN, GREY, ORANGE
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gated_least_squares as galu
 from implicit_bias.kernels.gradient_gram import normalise
 from implicit_bias.kernels.least_squares import gated_features, gated_gram, least_squares
 from implicit_bias.problem.gating import UnitGates
-from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE
 
 COST = 1
 

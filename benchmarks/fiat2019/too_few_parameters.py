@@ -32,10 +32,10 @@ from benchmarks.fiat2019.published_training import STEPS, squared_error, train_a
 from benchmarks.fiat2019.search_procedures import improve_filters
 from benchmarks.fiat2019.theorems_1_and_2 import expected_loss
 from benchmarks.summaries import low_high
+from implicit_bias.base.style import BLACK, BLUE, GREEN, GREY, VERMILION
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.least_squares import least_squares
 from implicit_bias.problem.gating import UnitGates
-from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
 
 COST = 110
 

@@ -45,7 +45,7 @@ from benchmarks.fill import written
 from benchmarks.illustrations.descent import Adam, sign_time, speed_limit
 from benchmarks.illustrations.single_samples import NORMS, Grade, drawn
 from benchmarks.summaries import log_spaced
-from implicit_bias.report.style import COLOURS, LINES, MARKERS
+from implicit_bias.base.style import COLOURS, LINES, MARKERS
 
 COST = 1.0
 # beta2, eta and epsilon of each run, so that t_sign and t_eps lie far on both sides of its length.

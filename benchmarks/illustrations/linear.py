@@ -39,9 +39,9 @@ from benchmarks.illustrations.data import NORMS, optimum, samples, slope, two_cl
 from benchmarks.illustrations.descent import OPTIMIZERS, iterates, margin
 from benchmarks.summaries import log_spaced
 from implicit_bias import max_margin, solve
+from implicit_bias.base.style import COLOURS, GREY, LINES
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import Lp, as_norm
-from implicit_bias.report.style import COLOURS, GREY, LINES
 
 COST = 10.0
 DIGITS = "mnist-1000"

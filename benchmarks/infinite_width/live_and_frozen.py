@@ -22,10 +22,10 @@ from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.effects import Effect
 from benchmarks.infinite_width.clusters import clusters, path_margin, train
 from implicit_bias import Certificate, MarginProblem, Status, certify, solve
+from implicit_bias.base.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from implicit_bias.base.validation import Array
 from implicit_bias.infinite_width import InfiniteWidthSolution, max_margin
 from implicit_bias.infinite_width.arrangement import cell_signs
-from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
 COST = 1.5
 CLUSTERS, GAUSSIAN = "clusters", "Gaussian"

@@ -21,10 +21,10 @@ from benchmarks.effects import Effect
 from benchmarks.fill import written
 from benchmarks.infinite_width.clusters import clusters, path_margin, train, weights_of
 from implicit_bias import LimitConfig, train_to_limit
+from implicit_bias.base.style import BLACK, COLOURS, GREY, MARKERS
 from implicit_bias.bounds.certificate import Certificate
 from implicit_bias.infinite_width import max_margin
 from implicit_bias.networks import ReLUNetwork
-from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS
 
 COST = 40.0
 PUBLISHED, ACCELERATED = "published", "accelerated"

@@ -24,11 +24,11 @@ from benchmarks.fill import written
 from benchmarks.infinite_width.clusters import clusters, path_margin, train, weights_of
 from benchmarks.infinite_width.live_and_frozen import gated_optimum
 from implicit_bias import LimitConfig, MarginProblem, solve, train_to_limit
+from implicit_bias.base.style import BLACK, BLUE, GREY, VERMILION
 from implicit_bias.base.validation import Array
 from implicit_bias.infinite_width import InfiniteWidthSolution, max_margin
 from implicit_bias.networks import ReLUNetwork
 from implicit_bias.problem import gated_linear
-from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
 
 COST = 7.0
 FEATURES, FROZEN, LIVE, TRAINED, FURTHER = (

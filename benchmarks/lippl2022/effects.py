@@ -30,7 +30,7 @@ from benchmarks.lippl2022.matching import (
     minus,
 )
 from benchmarks.lippl2022.shallow import with_a_fair_coin
-from implicit_bias.report.style import BLACK, GREY, VERMILION
+from implicit_bias.base.style import BLACK, GREY, VERMILION
 
 READS = ("gln", "relu", "shallow", "limit", "released")
 # The N of which there are ten seeds.

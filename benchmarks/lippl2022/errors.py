@@ -20,7 +20,7 @@ from benchmarks.effects import Effect
 from benchmarks.lippl2022.gln import RELEASED_SEEDS, TRAIN_SIZES, UNITS
 from benchmarks.lippl2022.matching import GLN_KEYS, mean
 from benchmarks.lippl2022.shallow import with_a_fair_coin
-from implicit_bias.report.style import GREEN, GREY, ORANGE, VERMILION
+from implicit_bias.base.style import GREEN, GREY, ORANGE, VERMILION
 
 READS = ("gln", "relu", "shallow", "released")
 # Of each row of the table: key of its numbers, heading, and table and model it is of.

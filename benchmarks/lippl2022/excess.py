@@ -36,11 +36,11 @@ from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.lippl2022 import draws
 from benchmarks.lippl2022.cells import Models, Setting
 from benchmarks.summaries import exponent
+from implicit_bias.base.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, logarithmic
 from implicit_bias.bounds.status import excess
 from implicit_bias.modules.stationarity import certify_network, kkt_measure
 from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, MarginProblem
-from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, logarithmic
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.training.limit import ComparisonPredictor, LimitConfig, train_to_limit
 from implicit_bias.training.minibatch import train

@@ -21,9 +21,9 @@ from benchmarks.data import data_file
 from benchmarks.drawing import Figure, subplots
 from benchmarks.panigrahi2020.gram_spectrum import preprocess
 from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_2, LOOK
+from implicit_bias.base.style import BLUE, GREY
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
-from implicit_bias.report.style import BLUE, GREY
 
 COST = 15
 PUBLISHED_WIDTH = 10**5

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from benchmarks.panigrahi2020.finite_spectrum import finite_eigenvalues
+from implicit_bias.base.style import COLOURS, MARKERS
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
-from implicit_bias.report.style import COLOURS, MARKERS
 
 DRAWN = ("relu", "leaky-relu", "selu", "elu", "swish", "tanh", "quadratic")
 COLOUR = dict(zip(DRAWN, COLOURS, strict=True))

@@ -25,10 +25,10 @@ from benchmarks.panigrahi2020.shared import (
     gaussian_readouts,
     key,
 )
+from implicit_bias.base.style import GREY
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.images import load_digits, load_mnist
 from implicit_bias.kernels import gradient_gram as grams
-from implicit_bias.report.style import GREY
 
 COST = 0.6
 HALF, WHOLE, PREPROCESSED = "half circle", "circle", "preprocessed circle"

@@ -36,10 +36,10 @@ from benchmarks.effects import Effect
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import circle_points
 from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, LOOK
+from implicit_bias.base.style import BLACK, GREY
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.kernels.gated_least_squares import predicted_losses
-from implicit_bias.report.style import BLACK, GREY
 
 COST = 87
 TRAINED, LINEARISED, LIMIT = "trained", "linearised", "infinite width"

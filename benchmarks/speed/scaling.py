@@ -24,7 +24,7 @@ from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.processes import GIB, Worker, forget_peak, peak_memory
 from benchmarks.speed.datasets.gated import Dataset
 from implicit_bias import MarginProblem, solve
-from implicit_bias.report.style import BLUE, GREY, VERMILION
+from implicit_bias.base.style import BLUE, GREY, VERMILION
 from implicit_bias.solvers import INTERIOR_POINT_LIMIT
 
 COST = 10

@@ -101,8 +101,8 @@ def train(
     file = new_file(file or Path(f"{model}{suffix}.joblib"))
     picture: Path | None = None
     if towards_limit:
-        from implicit_bias.report.figures.training import write_limit
         from implicit_bias.runs.beside_svm import fit_beside_svm
+        from implicit_bias.training.figures import write_limit
 
         with usage_errors(), training_bar() as bar:
             classifier, result = fit_beside_svm(config, loaded, limit, on_progress=bar, **goals)

@@ -202,7 +202,7 @@ class BoxTrace:
         ValueError
             Nothing is recorded.
         """
-        from implicit_bias.report.figures.training import draw_box_trace
+        from implicit_bias.diagnosis.figures import draw_box_trace
 
         if not self.rows:
             raise ValueError("nothing is recorded yet: call record(loss) in the loop")

@@ -357,7 +357,7 @@ class MarginTrace:
         ValueError
             Nothing is recorded.
         """
-        from implicit_bias.report.figures.training import draw_margin_trace
+        from implicit_bias.diagnosis.figures import draw_margin_trace
 
         if not self.rows:
             raise ValueError("nothing is recorded yet: call record(outputs, labels) in the loop")

@@ -345,7 +345,7 @@ class Recorder:
         >>> len(recorder.plot().axes)
         2
         """
-        from implicit_bias.report.figures.training import draw_recorder
+        from implicit_bias.diagnosis.figures import draw_recorder
 
         if not self.rows:
             raise ValueError("nothing is recorded yet: call record(step) in the loop")

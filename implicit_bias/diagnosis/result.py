@@ -346,7 +346,7 @@ class Diagnosis:
 
     def plot(self) -> Figure:
         """Draw margins with their multipliers, gaps by norm, and the layers' bounds if any."""
-        from implicit_bias.report.figures.diagnosis import draw_diagnosis
+        from implicit_bias.diagnosis.figures import draw_diagnosis
 
         return draw_diagnosis(self)
 
@@ -360,7 +360,7 @@ class Diagnosis:
         count : int
             How many samples, at most.
         """
-        from implicit_bias.report.figures.diagnosis import draw_support
+        from implicit_bias.diagnosis.figures import draw_support
 
         check_count(count, "count")
         return draw_support(self, np.asarray(detached(images)), count)

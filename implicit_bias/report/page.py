@@ -29,6 +29,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.atomic import make_folder, write_atomically, write_tables, write_text
+from implicit_bias.base.style import style
 from implicit_bias.base.validation import as_finite
 from implicit_bias.comparison import Comparison
 from implicit_bias.comparison.comparison import TRUE_LABEL
@@ -42,7 +43,6 @@ from implicit_bias.report.figures.errors import error_plots, training_plots
 from implicit_bias.report.figures.margins import margin_plots
 from implicit_bias.report.figures.plane import plane_plots
 from implicit_bias.report.figures.support import support_plots
-from implicit_bias.report.style import style
 from implicit_bias.report.tables import define_once, tables, terms_of_verdicts
 from implicit_bias.report.words import class_names, class_note, data_facts, programs_in_words
 

@@ -1,7 +1,6 @@
 """Figures: the numbers that they show, and axes that can be read."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from matplotlib.patches import Rectangle
 from comparison.samples import TRAIN, compared, fitted_models
 from example_modules import known
 from implicit_bias.base.counts import Count
+from implicit_bias.base.style import BLACK, BLUE, VERMILION, Look, panel, style
 from implicit_bias.comparison import ModelResult
 from implicit_bias.datasets import Dataset
 from implicit_bias.report.figures.base import looks
@@ -18,10 +18,6 @@ from implicit_bias.report.figures.errors import draw_errors, training_plots
 from implicit_bias.report.figures.margins import margin_plots
 from implicit_bias.report.figures.plane import draw_regions, plane_plots
 from implicit_bias.report.figures.support import support_plots, support_vectors
-from implicit_bias.report.figures.training import draw_limit, write_limit
-from implicit_bias.report.style import BLACK, BLUE, VERMILION, Look, panel, style
-from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
-from training.samples import X, Y, gln
 
 LOOK = Look(BLUE, "-", "o")
 
@@ -132,24 +128,3 @@ def test_the_excess_is_drawn_of_the_points_that_separate() -> None:
         for point in network.history
     ]
     np.testing.assert_allclose(np.asarray(line.get_ydata()) / 100, expected)
-
-
-@pytest.fixture(scope="module")
-def result() -> LimitResult:
-    return train_to_limit(gln(), X, Y, LimitConfig(steps=300), optimum=1e-3)
-
-
-def test_a_training_towards_the_limit_is_drawn(result: LimitResult, tmp_path: Path) -> None:
-    margins, distance = draw_limit(result).axes
-    frame = result.frame()
-    frame = frame[frame["step"] > 0]
-    margin, bound = margins.get_lines()
-    np.testing.assert_array_equal(margin.get_xdata(), frame["step"])
-    np.testing.assert_array_equal(margin.get_ydata(), frame["normalised_margin"])
-    np.testing.assert_allclose(np.asarray(bound.get_ydata()), 1 / 1e-3)
-    (line,) = distance.get_lines()
-    separated = frame[np.isfinite(frame["excess"])]
-    np.testing.assert_array_equal(line.get_ydata(), separated["excess"])
-    assert (distance.get_xscale(), distance.get_yscale()) == ("log", "log")
-    file = write_limit(tmp_path / "sub" / "net.png", result)
-    assert file.read_bytes().startswith(b"\x89PNG")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from implicit_bias.base.style import Look, look
 from implicit_bias.comparison import Comparison
 from implicit_bias.comparison.verdict import WORDS
-from implicit_bias.report.style import Look, look
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +59,3 @@ def with_words(
 def looks(comparison: Comparison) -> dict[str, Look]:
     """Return how each model is drawn, by its place in the comparison."""
     return {model.name: look(number) for number, model in enumerate(comparison.models)}
-
-
-def short_label(name: str) -> str:
-    """Return a name that fits a figure: at most two short lines."""
-    lines = textwrap.wrap(name, width=18, max_lines=2, placeholder="…") or ["(no name)"]
-    label = "\n".join(lines)
-    if name.startswith("_"):
-        # Matplotlib keeps a label that begins with an underscore out of legends.
-        return f" {label}"
-    return label

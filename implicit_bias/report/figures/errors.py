@@ -8,10 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from implicit_bias.base.wording import percent
-from implicit_bias.comparison import Comparison, ModelResult
-from implicit_bias.report.figures.base import Plot, looks, short_label, with_words
-from implicit_bias.report.style import (
+from implicit_bias.base.style import (
     BLACK,
     GREY,
     HEIGHT,
@@ -20,8 +17,12 @@ from implicit_bias.report.style import (
     logarithmic,
     panel,
     panels,
+    short_label,
     style,
 )
+from implicit_bias.base.wording import percent
+from implicit_bias.comparison import Comparison, ModelResult
+from implicit_bias.report.figures.base import Plot, looks, with_words
 from implicit_bias.report.words import names_of
 
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
+from implicit_bias.base.style import BLACK, GREY, Look, legend, panel, short_label
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import minus
 from implicit_bias.comparison import Comparison, ModelResult
-from implicit_bias.report.figures.base import Plot, short_label, with_words
-from implicit_bias.report.style import BLACK, GREY, Look, legend, panel
+from implicit_bias.report.figures.base import Plot, with_words
 
 
 def margin_plots(

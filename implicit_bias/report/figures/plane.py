@@ -14,11 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, to_rgb
 from numpy.typing import ArrayLike, NDArray
 
+from implicit_bias.base import style
 from implicit_bias.base.validation import Array
 from implicit_bias.comparison import Comparison
 from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.report import style
-from implicit_bias.report.figures.base import Plot, short_label, with_words
+from implicit_bias.report.figures.base import Plot, with_words
 from implicit_bias.report.figures.support import support_vectors
 from implicit_bias.report.words import class_names
 
@@ -53,13 +53,13 @@ def plane_plots(comparison: Comparison, train: Dataset, *, n_grid: int = 240) ->
         labels = np.asarray(comparison.estimators[model.name].predict(inputs))
         classes = np.searchsorted(comparison.classes, labels).reshape(n_grid, n_grid)
         figure, ax = style.panel(height=style.WIDTH - 0.3)
-        ax.set_title(short_label(model.name))
+        ax.set_title(style.short_label(model.name))
         ax.set(xlabel="input 1", ylabel="input 2")
         draw_regions(ax, x, y, classes, [look.colour for look in class_looks])
         samples = []
         for (label, name), look in zip(train.names.items(), class_looks, strict=True):
             points_of_class = train.X[train.y == label, :2]
-            samples.append((short_label(name), points_of_class, look))
+            samples.append((style.short_label(name), points_of_class, look))
         draw_samples(ax, samples)
         ring_x, ring_y = train.X[support_vectors(model, len(train)), :2].T
         ax.scatter(ring_x, ring_y, s=60, facecolors="none", edgecolors=style.BLACK, linewidths=1.2)

@@ -1,16 +1,14 @@
 """Support vectors as images."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from implicit_bias.base.validation import Array
+from implicit_bias.base.style import image_grid, short_label
 from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.report.figures.base import Plot, short_label, with_words
-from implicit_bias.report.style import GREY, WIDTH
+from implicit_bias.report.figures.base import Plot, with_words
 from implicit_bias.report.words import class_as_sign
 
 
@@ -64,42 +62,3 @@ def support_vectors(model: ModelResult, n_train: int) -> NDArray[np.int64]:
     if len(model.fitted.solution.alpha) != n_train:
         return none
     return model.fitted.support
-
-
-def image_grid(
-    title: str,
-    tiles: Sequence[tuple[str, Array]],
-    *,
-    colours: str,
-    limits: tuple[float, float],
-    a_row: int = 4,
-) -> Figure:
-    """Draw images in rows, each under its own title.
-
-    Parameters
-    ----------
-    title : str
-        Title of the whole.
-    tiles : sequence of (str, ndarray)
-        Title and pixels of each image.
-    colours : str
-        Name of the colormap of images of one channel.
-    limits : tuple of two float
-        The values of its first and last colour.
-    a_row : int
-        Most images in a row.
-    """
-    n_columns = max(1, min(a_row, len(tiles)))
-    n_rows = max(1, -(-len(tiles) // n_columns))
-    side = min(WIDTH / n_columns, WIDTH / 2.6)  # one or two images do not fill the width
-    figure = Figure(figsize=(WIDTH, 0.4 + n_rows * (side + 0.2)), layout="constrained")
-    figure.suptitle(short_label(title), fontsize=10, fontweight="bold")
-    panels = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
-    for ax in panels[len(tiles) :]:
-        ax.set_axis_off()
-    for ax, (name, image) in zip(panels, tiles, strict=False):
-        ax.imshow(image, cmap=colours, vmin=limits[0], vmax=limits[1], interpolation="nearest")
-        ax.set_title(name, fontsize=8.5, fontweight="normal", pad=3)
-        ax.set(xticks=[], yticks=[])
-        ax.spines[:].set(visible=True, color=GREY)
-    return figure
