@@ -249,7 +249,8 @@ def min_norm(
     tol : float
         Relative gap between the certified bounds at which the status is OPTIMAL.
     max_seconds : float, optional
-        Limit on the time of the solver; what was found by then is certified.
+        Limit on the time of the solver; what was found by then is certified. CVXPY's translation of
+        the problem before that, and the certificate after it, are not interrupted.
 
     Returns
     -------

@@ -22,6 +22,9 @@ norm: l2, spectral, nuclear, Schatten (not the only one under the spectral norm)
 the dual solution is V = U f(S) W', f the derivative of the norm of the singular values, whose rows
 are in that span, too: alpha = A V'.
 
+**All other norms.** Clarabel solves the primal through CVXPY, and of nuclear norms of groups the
+dual, whose cones are sparse (`solvers.cvxpy_solver.interpolate`).
+
 **Fewer columns.** Under l2, spectral and nuclear norms of groups only inner products within each
 group matter. So a group of more columns than equations, A_g = L_g W_g' with orthonormal W_g (F_g,
 n), is replaced by L_g, and its coefficients are zeta_g W_g': of a gated network with many inputs
