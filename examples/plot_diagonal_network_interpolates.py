@@ -4,6 +4,7 @@ A diagonal network interpolates between l1 and l2
 
 On a squared loss the scale of the initialization decides where w = u * u - v * v ends: at the
 minimizer of Q_alpha (Woodworth et al. 2020), near the l1 or the l2 solution of minimum norm.
+The l1 solution needs CVXPY: ``pip install 'implicit-bias[cvxpy]'``.
 """
 
 import matplotlib.pyplot as plt

@@ -11,7 +11,7 @@ theorem with a squared loss: where it ends depends on its step size (Gunasekar e
 `min_norm` solves the problem in three steps:
 
 1. `equations`: independent equations, and proofs that the others follow or contradict;
-2. `system`, `methods`: closed forms and interior points, and CVXPY for custom norms;
+2. `methods`: closed forms for l2 and norms of singular values, Clarabel through CVXPY for others;
 3. `certificate`: both bounds, with all rounding, by what the method found.
 
 Sources: Gunasekar, Lee, Soudry, Srebro (2018), "Characterizing implicit bias in terms of
@@ -36,9 +36,14 @@ from implicit_bias.base.validation import Array
 from implicit_bias.bounds.status import WordedStatus, relative_gap
 from implicit_bias.interpolation.certificate import lower_bound, norm_bound, residuals, upper_bound
 from implicit_bias.interpolation.equations import Equations, Inconsistency, sort_equations
-from implicit_bias.interpolation.methods import solve_system
+from implicit_bias.interpolation.methods import (
+    LinearSystem,
+    Point,
+    check_solver,
+    least_change,
+    solve_system,
+)
 from implicit_bias.interpolation.problem import InterpolationProblem, interpolation_problem
-from implicit_bias.interpolation.system import LinearSystem, Point, least_change
 from implicit_bias.norms import GroupNorm, HasValueAndDual, Norm
 from implicit_bias.norms.named import name_of
 from implicit_bias.problem import decision
@@ -108,7 +113,8 @@ class Interpolant:
     status : InterpolationStatus
         How it ended.
     method : str
-        "closed form", "interior-point", or the solver that CVXPY called.
+        "closed form", or the solver that CVXPY called, "clarabel" or "scs". Where none of them
+        found anything in time, the l2 solution bounds the norm in closed form.
     iterations : int
         Its iterations.
     seconds : float
@@ -229,7 +235,9 @@ def min_norm(
         Values; a column for each of K outputs, which share the inputs and gates.
     norm : Norm or str
         "l1", "l2", "linf", "spectral", "nuclear", an object of `implicit_bias.norms`, or one of
-        your own with ``value``, ``dual`` and ``atom``.
+        your own with ``value``, ``dual`` and ``atom``. l2, spectral, nuclear and Schatten norms of
+        all coefficients have a closed form. All others need CVXPY
+        (``pip install 'implicit-bias[cvxpy]'``).
     gates : Gating, or array_like or sparse array of shape (N, M), optional
         z(x_n): an object of `problem.gating`, or its values at the samples.
     groups : array_like of int, shape (M,) or (D,), optional
@@ -241,7 +249,8 @@ def min_norm(
     tol : float
         Relative gap between the certified bounds at which the status is OPTIMAL.
     max_seconds : float, optional
-        Limit on the time of a method; what was found by then is certified.
+        Limit on the time of the solver; what was found by then is certified. CVXPY's translation of
+        the problem before that, and the certificate after it, are not interrupted.
 
     Returns
     -------
@@ -256,7 +265,7 @@ def min_norm(
     TypeError
         Not a norm.
     ImportError
-        A custom norm, and CVXPY is not installed.
+        A norm without a closed form, and CVXPY is not installed.
     MemoryError
         More than 2^27 numbers of features.
 
@@ -285,6 +294,7 @@ def min_norm(
     """
     began = time.perf_counter()
     problem = interpolation_problem(X, y, norm, gates, groups, intercept)
+    check_solver(problem.norm, problem.norm_shape)
     validation.check_number(tol, "tol", "(0, inf)")
     deadline = Deadline.asked(max_seconds)
     with (

@@ -1,15 +1,19 @@
-r"""How each norm is solved.
+r"""How each norm is solved: in closed form, or by Clarabel through CVXPY.
 
-=====================================  ============================================================
-norm                                   method
-=====================================  ============================================================
-l2, spectral, nuclear, Schatten        closed form: all have the solution of least Euclidean norm
-sums over groups of l2 or nuclear      interior point, V in the cone (`group_path`)
-sums over groups of spectral           interior point, zeta in the cone (`spectral_path`)
-l1, l_p, l_inf, sums of these          interior point, zeta in the cone (`entry_path`)
-maxima over groups of any of these     the same, of the dual norm: swapped, see below
-others, and custom ones                Clarabel, else SCS, through CVXPY
-=====================================  ============================================================
+        minimise Omega(zeta)   subject to   A zeta_k = y_k for all outputs k
+
+The equations of a problem, rows Phi and values Y, are replaced by these, whose rows are
+orthonormal. An unpenalized intercept is eliminated first: with d its column in the rows and H an
+orthonormal basis of what is orthogonal to d, they are H Phi zeta_k = H y_k. Then Phi' = Q R gives
+A = Q' and R^-T Y: however badly conditioned the features are, no method squares it. Multipliers go
+the other way: R^-1 alpha, and then H' times it, whose product with d is 0.
+
+======  ========  ==========================================================================
+A       (n, F)    orthonormal rows: A A' = I, so that A' is a right inverse;  F = M D in C order
+Y       (n, K)    values
+zeta    (K, F)    coefficients
+alpha   (n, K)    multipliers; V = alpha' A, (K, F)
+======  ========  ==========================================================================
 
 **Closed form.** Let P be the projection on the span of the rows of A. Each zeta with A zeta_k = y_k
 has the same zeta P, which interpolates, too. A norm of the singular values of (K, F) does not grow
@@ -18,13 +22,8 @@ norm: l2, spectral, nuclear, Schatten (not the only one under the spectral norm)
 the dual solution is V = U f(S) W', f the derivative of the norm of the singular values, whose rows
 are in that span, too: alpha = A V'.
 
-**Swapping.** With N an orthonormal basis of the complement of the rows of A and zeta_0 = Y' A, V is
-alpha' A for some alpha if N V_k = 0 for all k, and then <alpha, Y> = <zeta_0, V>. So the dual is
-
-        minimise Omega_*(V)   subject to   N V_k = 0,   <zeta_0, V> = 1
-
-up to a factor: again a problem of smallest norm with orthonormal rows, N and zeta_0 over its norm.
-Its multipliers (c, d) give zeta = zeta_0 + N' c ||zeta_0|| / d, and its V gives alpha = A V'.
+**All other norms.** Clarabel solves the primal through CVXPY, and of nuclear norms of groups the
+dual, whose cones are sparse (`solvers.cvxpy_solver.interpolate`).
 
 **Fewer columns.** Under l2, spectral and nuclear norms of groups only inner products within each
 group matter. So a group of more columns than equations, A_g = L_g W_g' with orthonormal W_g (F_g,
@@ -38,23 +37,14 @@ others are moved onto the equations again. That is kept if the norm does not gro
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
 
+from implicit_bias.base.deadline import NEVER, Deadline
+from implicit_bias.base.package import check_installed
 from implicit_bias.base.validation import Array
-from implicit_bias.interpolation.entry_path import EntryPath
-from implicit_bias.interpolation.group_path import (
-    CoupledNuclearTerms,
-    EuclideanTerms,
-    GroupPath,
-    NuclearTerms,
-)
-from implicit_bias.interpolation.interior_point import InteriorPoint, Path
-from implicit_bias.interpolation.spectral_path import SpectralPath
-from implicit_bias.interpolation.system import LinearSystem, Point, least_change
 from implicit_bias.norms import (
     L2,
     GroupNorm,
@@ -64,21 +54,111 @@ from implicit_bias.norms import (
     OfSingularValues,
     Spectral,
     SumOverGroups,
-    entries_of,
 )
 from implicit_bias.norms.norm import ConjugatedNorm, Shape
 from implicit_bias.problem.constraints import Integers
 
 
+@dataclass(frozen=True, eq=False)
+class LinearSystem:
+    """Equations A zeta_k = y_k with orthonormal rows, and the norm; see the module's head.
+
+    Attributes
+    ----------
+    A : ndarray of shape (n, F)
+        Rows.
+    Y : ndarray of shape (n, K)
+        Values.
+    norm : Norm
+        Omega.
+    shape : tuple of int
+        (K, M, D), in which the norm sees the coefficients.
+    tolerance : float
+        Relative gap at which a method may stop.
+    deadline : Deadline
+        When it has to.
+    """
+
+    A: Array
+    Y: Array
+    norm: Norm
+    shape: tuple[int, int, int]
+    tolerance: float = 1e-9
+    deadline: Deadline = NEVER
+
+    @property
+    def flat(self) -> tuple[int, int]:
+        """(K, F)."""
+        return self.Y.shape[1], self.A.shape[1]
+
+    def value(self, zeta: Array) -> float:
+        """Omega of (K, F)."""
+        return self.norm.value(zeta.reshape(self.shape))
+
+    def dual(self, V: Array) -> float:
+        """Omega_* of (K, F)."""
+        return self.norm.dual(V.reshape(self.shape))
+
+    def dual_vectors(self, alpha: Array) -> Array:
+        """V, (K, F)."""
+        return alpha.T @ self.A
+
+    def residual(self, zeta: Array) -> Array:
+        """Y - A zeta, (n, K)."""
+        return self.Y - self.A @ zeta.T
+
+    def corrected(self, zeta: Array) -> Array:
+        """Return zeta moved onto the equations, by the least Euclidean change."""
+        # The rows of A are orthonormal, so that A' is its pseudo-inverse.
+        return zeta + self.residual(zeta).T @ self.A
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """What a method found: coefficients (K, F) and multipliers (n, K), and how.
+
+    Attributes
+    ----------
+    zeta : ndarray of shape (K, F)
+        Coefficients.
+    alpha : ndarray of shape (n, K)
+        Multipliers.
+    method : str
+        Its name.
+    iterations : int
+        Its iterations; 0 of a closed form.
+    """
+
+    zeta: Array
+    alpha: Array
+    method: str
+    iterations: int = 0
+
+
+def check_solver(norm: Norm, shape: Shape) -> None:
+    """Refuse a norm that needs CVXPY where that is not installed.
+
+    Raises
+    ------
+    ImportError
+        It names the norms that need it, and how to install it.
+    """
+    if of_singular_values(norm, shape) is None:
+        check_installed(
+            "cvxpy",
+            "min_norm needs CVXPY for every norm but l2, spectral, nuclear and Schatten norms of "
+            "all coefficients, which have a closed form",
+            "cvxpy",
+        )
+
+
 def solve_system(system: LinearSystem) -> Point:
-    """Solve by the method of the norm; see the module's head.
+    """Solve in closed form or by CVXPY; see the module's head.
 
     Raises
     ------
     ValueError
-        No method takes the norm.
-    ImportError
-        CVXPY would be needed, and is not installed.
+        CVXPY has no expression for the norm.
     """
     singular = of_singular_values(system.norm, system.shape)
     # First: a closed form is exact, and needs no smaller system.
@@ -87,31 +167,48 @@ def solve_system(system: LinearSystem) -> Point:
     smaller = with_fewer_columns(system)
     if smaller is not None:
         return smaller.expanded(solve_system(smaller.system))
-    path = path_of(system)
-    if path is not None:
-        point = InteriorPoint().follow(path)
-        # The spectral path has all outputs in one row: back to the shapes of the system.
-        if path.system is not system:  # coupled
-            zeta = system.corrected(point.zeta.reshape(system.flat))
-            return replace(point, zeta=zeta, alpha=point.alpha.reshape(system.Y.shape[::-1]).T)
-        groups = groups_of_zeros(system)
-        if groups is None:
-            return point
-        return cleaned(system, point, groups)
-    swapped = swapped_system(system)
-    # A norm without a path of its own may be the dual of one that has: maxima of groups are duals
-    # of sums.
-    if swapped is not None:
-        path = path_of(swapped)
-        if path is not None:
-            return swapped_back(system, InteriorPoint().follow(path), swapped)
 
     from implicit_bias.solvers.cvxpy_solver import interpolate
 
-    zeta, alpha, method, iterations = interpolate(
-        system.A, system.Y, system.norm, system.shape, system.tolerance, system.deadline
+    # Values of size 1, because the solvers' tolerances are absolute in part.
+    size = float(np.linalg.norm(system.Y))
+    found = interpolate(
+        system.A, system.Y / size, system.norm, system.shape, system.tolerance, system.deadline
     )
-    return Point(system.corrected(zeta), alpha, method, iterations)
+    if found is None:
+        # The l2 solution and its multipliers bound the optimum of any norm.
+        return closed_form(system, L2())
+    zeta, alpha, method, iterations = found
+    point = Point(system.corrected(size * zeta), alpha, method, iterations)
+    groups = groups_of_zeros(system)
+    if groups is None:
+        return point
+    return cleaned(system, point, groups)
+
+
+# --- closed form ----------------------------------------------------------------------------------
+
+
+def of_singular_values(norm: Norm, shape: Shape) -> ConjugatedNorm | None:
+    """Return a norm of the singular values of the whole matrix that a norm is, if it is one."""
+    if isinstance(norm, OfSingularValues | L2):
+        return norm
+    partition = norm.partition(shape)
+    if partition is not None and partition.inner == "l2" and not partition.groups.any():
+        return L2()
+    return None
+
+
+def closed_form(system: LinearSystem, norm: ConjugatedNorm) -> Point:
+    """Return the solution of least Euclidean norm, and the multipliers of a norm."""
+    zeta = system.dual_vectors(system.Y)
+    # V of dual norm 1 with <zeta, V> = Omega(zeta): strong duality, so that alpha = A V' proves the
+    # optimum.
+    V = norm.conjugate.maximiser(zeta)
+    return Point(zeta, system.A @ V.T, "closed form")
+
+
+# --- fewer columns --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +250,10 @@ def with_fewer_columns(system: LinearSystem) -> FewerColumns | None:
     elif isinstance(norm, SumOverGroups | MaxOverGroups):
         inner = norm.norm
         over = type(norm)
-        groups = groups_of_entries(norm, system.shape)[0].reshape(-1)
+        of_columns = norm.groups
+        if norm.axis == -2:
+            of_columns = norm.groups[:, None]
+        groups = np.broadcast_to(of_columns, system.shape[1:]).reshape(-1)
     else:
         return None
     # They do not change when the columns of a group are rotated.
@@ -180,43 +280,7 @@ def with_fewer_columns(system: LinearSystem) -> FewerColumns | None:
     return FewerColumns(smaller, groups, bases)
 
 
-def path_of(system: LinearSystem) -> Path | None:
-    """Return the central path of the norm at its first point, if it has one here."""
-    norm = system.norm
-    flat = system.flat
-    partition = norm.partition(system.shape)
-    if partition is not None and partition.inner == "l2":
-        groups = partition.groups.reshape(flat)
-        return GroupPath(system, EuclideanTerms(groups, int(groups.max()) + 1))
-    if isinstance(norm, SumOverGroups) and norm.norm == Nuclear():
-        columns = groups_of_entries(norm, system.shape)[0].reshape(-1)
-        # Of a swapped system rows are of all outputs.
-        terms = NuclearTerms if flat[0] == system.shape[0] else CoupledNuclearTerms
-        return GroupPath(system, terms(columns, int(columns.max()) + 1, system.shape[0]))
-    if isinstance(norm, SumOverGroups) and norm.norm == Spectral():
-        columns = groups_of_entries(norm, system.shape)[0].reshape(-1)
-        return SpectralPath(coupled(system), columns, system.shape[0])
-    if partition is not None and partition.inner == "linf":
-        # l1 and l_inf by other names, too: groups of one entry each, or of all.
-        groups = partition.groups.reshape(flat)
-        if groups_of_zeros(system) is not None:
-            return EntryPath(system, 1.0, np.zeros_like(groups))
-        return EntryPath(system, math.inf, groups)
-    entries = entries_of(norm)
-    if entries is not None:
-        groups = groups_of_entries(norm, system.shape).reshape(flat)
-        return EntryPath(system, entries.exponent, groups)
-    return None
-
-
-def coupled(system: LinearSystem) -> LinearSystem:
-    """Return the equations of all outputs as those of one output, rows (K n, K F)."""
-    K = len(system.Y.T)
-    return replace(
-        system,
-        A=np.asarray(np.kron(np.eye(K), system.A), dtype=np.float64),
-        Y=system.Y.T.reshape(-1, 1),
-    )
+# --- cleaning -------------------------------------------------------------------------------------
 
 
 def groups_of_zeros(system: LinearSystem) -> Integers | None:
@@ -228,62 +292,6 @@ def groups_of_zeros(system: LinearSystem) -> Integers | None:
     if partition.inner == "l2" or len(np.unique(groups)) == groups.size:
         return groups
     return None
-
-
-def swapped_system(system: LinearSystem, most_rows: int = 3000) -> LinearSystem | None:
-    """Return the dual as another system, in V and the dual norm; see the module's head.
-
-    None where it has more than ``most_rows``, so that a step takes longer than all of Clarabel.
-    """
-    K, F = system.flat
-    n = len(system.A)
-    if not isinstance(system.norm, ConjugatedNorm) or K * (F - n) + 1 > most_rows:
-        return None
-    # The last columns of a complete QR factorisation of A' are an orthonormal basis of what A maps
-    # to 0.
-    complement = scipy.linalg.qr(system.A.T)[0][:, n:].T  # (F - n, F)
-    zeta = system.dual_vectors(system.Y).reshape(-1)
-    size = float(np.linalg.norm(zeta))
-    rows = np.vstack([np.kron(np.eye(K), complement), zeta / size])
-    values = np.zeros((len(rows), 1))
-    values[-1] = 1.0 / size
-    return replace(system, A=rows, Y=values, norm=system.norm.conjugate)
-
-
-def swapped_back(system: LinearSystem, point: Point, swapped: LinearSystem) -> Point:
-    """Return coefficients and multipliers of a system from those of the swapped one."""
-    zeta = swapped.dual_vectors(point.alpha) / (point.alpha[-1] * swapped.Y[-1])
-    V = point.zeta.reshape(system.flat)
-    return replace(point, zeta=system.corrected(zeta.reshape(system.flat)), alpha=system.A @ V.T)
-
-
-def of_singular_values(norm: Norm, shape: Shape) -> ConjugatedNorm | None:
-    """Return a norm of the singular values of the whole matrix that a norm is, if it is one."""
-    if isinstance(norm, OfSingularValues | L2):
-        return norm
-    partition = norm.partition(shape)
-    if partition is not None and partition.inner == "l2" and not partition.groups.any():
-        return L2()
-    return None
-
-
-def groups_of_entries(norm: Norm, shape: Shape) -> Integers:
-    """Group of each entry of a norm over groups of columns; 0 of other norms."""
-    if not isinstance(norm, SumOverGroups | MaxOverGroups):
-        return np.zeros(shape, dtype=np.int64)
-    groups = norm.groups
-    if norm.axis == -2:
-        groups = groups[:, None]
-    return np.array(np.broadcast_to(groups, shape))
-
-
-def closed_form(system: LinearSystem, norm: ConjugatedNorm) -> Point:
-    """Return the solution of least Euclidean norm, and the multipliers of a norm."""
-    zeta = system.dual_vectors(system.Y)
-    # V of dual norm 1 with <zeta, V> = Omega(zeta): strong duality, so that alpha = A V' proves the
-    # optimum.
-    V = norm.conjugate.maximiser(zeta)
-    return Point(zeta, system.A @ V.T, "closed form")
 
 
 def cleaned(system: LinearSystem, point: Point, groups: Integers, share: float = 1e-9) -> Point:
@@ -315,3 +323,21 @@ def cleaned(system: LinearSystem, point: Point, groups: Integers, share: float =
     if off.any() or system.value(found) > system.value(point.zeta) * (1.0 + share):
         return point
     return replace(point, zeta=found)
+
+
+def least_change(A: Array, rest: Array) -> Array:
+    """Return x of least norm with A x near what is left, (n,): a small correction, of a few digits.
+
+    Of more columns than rows by their Gram matrix, which takes the fewest operations.
+    """
+    n, columns = A.shape
+    if columns == 0:
+        return np.zeros(0)
+    if columns > n:
+        try:
+            factor = scipy.linalg.cho_factor(A @ A.T, check_finite=False)
+            return np.asarray(A.T @ scipy.linalg.cho_solve(factor, rest, check_finite=False))
+        except np.linalg.LinAlgError:
+            pass  # the rows are dependent in these columns
+    found = scipy.linalg.lstsq(A, rest, lapack_driver="gelsy", check_finite=False)[0]
+    return np.asarray(found)

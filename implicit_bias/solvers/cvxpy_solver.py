@@ -19,13 +19,15 @@ Omega            the norm, as a CVXPY atom (`Norm.atom`)
 
 If the solver finds no solution, `linear_program.gordan` looks for the proof.
 
+`interpolate` has equations in place of margins, for `interpolation.min_norm`.
+
 Source: Lippl, Abbott, Chung (2022), section 4 and their published code.
 """
 
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,7 +36,7 @@ from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.package import check_installed
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.norms import Norm
+from implicit_bias.norms import MaxOverGroups, Norm, Nuclear, SumOverGroups
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import (
     Answer,
@@ -279,7 +281,7 @@ def interpolate(
     shape: tuple[int, int, int],
     tolerance: float,
     deadline: Deadline,
-) -> tuple[Array, Array, str, int]:
+) -> tuple[Array, Array, str, int] | None:
     """Minimise a norm subject to A zeta_k = y_k, by Clarabel, or else by SCS.
 
     Parameters
@@ -287,7 +289,7 @@ def interpolate(
     A : ndarray of shape (n, F)
         Independent rows.
     Y : ndarray of shape (n, K)
-        Values.
+        Values, of size 1: the tolerances of solvers are absolute in part.
     norm : Norm
         One with an expression in CVXPY.
     shape : tuple of int
@@ -300,27 +302,78 @@ def interpolate(
     Returns
     -------
     zeta : ndarray of shape (K, F)
-        Coefficients; 0 where no solver found any.
+        Coefficients. Where no solver found any, and multipliers with them, None is returned.
     alpha : ndarray of shape (n, K)
-        Multipliers.
+        Multipliers, of any scale.
     name : str
         The solver that found them.
     iterations : int
         Its iterations.
     """
+    if isinstance(norm, SumOverGroups | MaxOverGroups) and norm.norm == Nuclear():
+        program, read = interpolation_dual(A, Y, norm, shape)
+    else:
+        program, read = interpolation_primal(A, Y, norm, shape)
+    # Clarabel has more digits; SCS takes cones that are too large for it.
+    for name in ("clarabel", "scs"):
+        if deadline.passed:
+            break
+        options = {}
+        if name == "clarabel":
+            # Its last iterate, also where rounding keeps it from the tolerance.
+            options["accept_unknown"] = True
+        try:
+            BACKENDS[name].solve(program, max(tolerance, 1e-10), deadline.left, **options)
+        except cp.SolverError:
+            continue
+        values = [variable.value for variable in program.variables()]
+        values += [equation.dual_value for equation in program.constraints]
+        if any(value is None for value in values):
+            continue
+        zeta, alpha = read()
+        # The first iterates, at which a time limit may end, bound nothing.
+        if np.isfinite(zeta).all() and (alpha * Y).sum() > 0:
+            return zeta, alpha, name, int(program.solver_stats.num_iters or 0)
+    return None
+
+
+Interpolation: TypeAlias = tuple[cp.Problem, Callable[[], tuple[Array, Array]]]
+
+
+def interpolation_primal(
+    A: Array, Y: Array, norm: Norm, shape: tuple[int, int, int]
+) -> Interpolation:
+    """Return the problem min Omega(zeta) s.t. A zeta_k = y_k, and what reads zeta and alpha."""
     K = Y.shape[1]
     zeta = cp.Variable(K * A.shape[1])
     equations = A @ cp.reshape(zeta, (K, A.shape[1]), order="C").T == Y
-    program = cp.Problem(cp.Minimize(norm.atom(zeta, shape, cp)), [equations])
-    # Clarabel has more digits; SCS takes cones that are too large for it.
-    for name in ("clarabel", "scs"):
-        try:
-            BACKENDS[name].solve(program, max(tolerance, 1e-10), deadline.left)
-        except cp.SolverError:
-            continue
-        if zeta.value is not None and equations.dual_value is not None:
-            # CVXPY adds dual_value times (A zeta - Y) to the objective: alpha has the other sign.
-            alpha = -np.asarray(equations.dual_value).reshape(Y.shape)
-            iterations = int(program.solver_stats.num_iters or 0)
-            return zeta.value.reshape(K, A.shape[1]), alpha, name, iterations
-    return np.zeros((K, A.shape[1])), np.zeros_like(Y), "clarabel, scs", 0
+
+    def read() -> tuple[Array, Array]:
+        # CVXPY adds dual_value times (A zeta - Y) to the objective: alpha has the other sign.
+        return zeta.value.reshape(K, -1), -np.asarray(equations.dual_value).reshape(Y.shape)
+
+    return cp.Problem(cp.Minimize(norm.atom(zeta, shape, cp)), [equations]), read
+
+
+def interpolation_dual(
+    A: Array, Y: Array, norm: SumOverGroups | MaxOverGroups, shape: tuple[int, int, int]
+) -> Interpolation:
+    """Return the problem min Omega_*(V) s.t. V = alpha' A and <alpha, Y> = 1, as the primal.
+
+    Of nuclear norms it has spectral ones. In the matrix of that cone, [[t I, V_g], [V_g', t I]],
+    most entries are 0, so that Clarabel divides it into small ones. That of a nuclear norm is full.
+    """
+    K = Y.shape[1]
+    V = cp.Variable(K * A.shape[1])
+    alpha = cp.Variable(Y.shape)
+    definition = cp.reshape(V, (K, A.shape[1]), order="C") == alpha.T @ A
+    scale = cp.sum(cp.multiply(alpha, Y)) == 1
+
+    def read() -> tuple[Array, Array]:
+        # With multipliers Lambda and d of both, stationarity in alpha is A Lambda_k = d y_k.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            zeta = np.asarray(definition.dual_value) / scale.dual_value
+        return zeta, np.asarray(alpha.value)
+
+    objective = norm.conjugate.atom(V, shape, cp)
+    return cp.Problem(cp.Minimize(objective), [definition, scale]), read
