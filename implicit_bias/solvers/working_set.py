@@ -279,6 +279,9 @@ class _WorkingRows(RowRounds):
         old = self.rows
         settled = self._exchange_rows(self.found.alpha)
         if np.array_equal(old, self.rows):
+            # The same rows would end in the same trouble: a smaller gap is no help.
+            if self.found.status is Status.NUMERICAL_TROUBLE:
+                return Status.NUMERICAL_TROUBLE
             if self.inner_gap <= self.final_gap:
                 if not self.by_one_group:
                     return Status.NUMERICAL_TROUBLE
