@@ -131,12 +131,12 @@ class FeatureSpace(RowSolver):
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Take sums of l2; the interior point takes all else."""
         rows = self.chosen(problem)
-        if not self._embeds(problem, rows):
+        if not self.embeds(problem, rows):
             options = {x.name: getattr(self, x.name) for x in fields(RowSolver)}
             return InteriorPoint(system="features", **options).prepare(problem, start)
         return Embedding(self, problem, rows)
 
-    def _embeds(self, problem: MarginProblem, rows: Constraints) -> bool:
+    def embeds(self, problem: MarginProblem, rows: Constraints) -> bool:
         """Whether the embedding takes a problem; see `FeatureSpace`."""
         if has_class_cone(problem) or not classes_share_groups(problem):
             return False

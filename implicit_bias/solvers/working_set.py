@@ -32,6 +32,7 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import Integers, evenly_spaced
 from implicit_bias.problem.euclidean import euclidean_form
 from implicit_bias.solvers import base, costs, interior_point
+from implicit_bias.solvers.feature_space import FeatureSpace
 from implicit_bias.solvers.iteration import NativeSolver, Run
 from implicit_bias.solvers.one_group import OneGroup
 from implicit_bias.solvers.rounds import Exchange, RowRounds
@@ -116,6 +117,8 @@ class _WorkingRows(RowRounds):
         by_class_cone = interior_point.has_class_cone(problem)
         self.one_group = problem.hard_margin and problem.n_groups == 1 and not by_class_cone
         self.by_one_group = False
+        # Whether the homogeneous embedding solves, after trouble.
+        self.embedded = False
         self._choose_first(start)
         # What a solve under l2 has found, if that proves that nothing separates the rows. Under
         # another norm nothing does, either.
@@ -204,6 +207,9 @@ class _WorkingRows(RowRounds):
         inner = replace(tolerances, gap=self.inner_gap, feasibility=feasibility)
         while True:
             found = self._solve_on_rows(inner)
+            if found.status in (Status.NUMERICAL_TROUBLE, Status.ITERATION_LIMIT):
+                if self._begin_embedding():
+                    continue
             if found.status is not Status.NOT_SEPARABLE:
                 break
             proof = prove_not_separable(self.problem, found.alpha, self.deadline)
@@ -211,8 +217,8 @@ class _WorkingRows(RowRounds):
                 self.best = replace(self.best, alpha=proof.alpha, proof=proof)
                 return Status.NOT_SEPARABLE
             self.best = replace(self.best, alpha=found.alpha, proof=None)
-            # What few rows do not prove, more may.
-            if not self._double():
+            # What is not proven may be rounding; and what few rows do not prove, more may.
+            if not (self._begin_embedding() or self._double()):
                 return Status.NOT_SEPARABLE
         self.found = found
         problem = self.problem
@@ -244,6 +250,18 @@ class _WorkingRows(RowRounds):
             found = self._method(tolerances).run(self.problem)
         return found
 
+    def _begin_embedding(self) -> bool:
+        """Solve by the homogeneous embedding from now on, where it takes the rows: whether it will.
+
+        It keeps digits that the interior point loses where the margin is thin.
+        """
+        if self.embedded or not FeatureSpace().embeds(self.problem, self.working):
+            return False
+        self.embedded = True
+        self.warm = None
+        self.detail = "the homogeneous embedding solves on the working set"
+        return True
+
     def _options(self, tolerances: base.Tolerances) -> dict[str, Any]:
         """Return the options of a solve on the working set, which has the time that is left."""
         seconds = self.deadline.left
@@ -253,6 +271,9 @@ class _WorkingRows(RowRounds):
         """Return what solves on the working set."""
         size = len(self.rows)
         options = self._options(tolerances) | {"rows": self.working}
+        if self.embedded:
+            self.by_one_group = False
+            return FeatureSpace(**options)
         hard = self.problem.hard_margin
         system = costs.cheaper_system(self.sizes.with_rows(size), self.kind, hard=hard)
         inner = interior_point.InteriorPoint(system=system, **options)

@@ -8,7 +8,9 @@ import pytest
 from implicit_bias import Status, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.gordan import prove_not_separable
-from implicit_bias.solvers import InteriorPoint, WorkingSet, working_set
+from implicit_bias.problem import Constraints, MarginProblem
+from implicit_bias.solvers import WorkingSet, working_set
+from implicit_bias.solvers.iteration import RowSolver
 
 
 def a_far_class() -> tuple[Array, Array]:
@@ -24,13 +26,16 @@ def test_each_class_has_a_row_where_an_offset_alone_would_win_it(
     monkeypatch: pytest.MonkeyPatch, *, intercept: bool
 ) -> None:
     counts: list[int] = []
-    run = InteriorPoint.run
+    chosen = RowSolver.chosen
 
-    def spy(self: InteriorPoint, *arguments: Any, **options: Any) -> Any:
-        counts.append(len(np.unique(self.chosen(arguments[0]).owners)))
-        return run(self, *arguments, **options)
+    def spy(self: RowSolver, problem: MarginProblem) -> Constraints:
+        rows = chosen(self, problem)
+        # The working set's own are all rows.
+        if not isinstance(self, WorkingSet):
+            counts.append(len(np.unique(rows.owners)))
+        return rows
 
-    monkeypatch.setattr(InteriorPoint, "run", spy)
+    monkeypatch.setattr(RowSolver, "chosen", spy)
     problem = max_margin(*a_far_class(), intercept=intercept)
     found = WorkingSet(first_size=4, few_rounds=0.0).run(problem)
     assert found.status is Status.OPTIMAL
@@ -68,3 +73,29 @@ def test_a_first_working_set_of_one_class_has_bounds(norm: str, first_size: int)
     assert found.status is Status.OPTIMAL
     other = solve(problem, "interior-point" if norm == "l2" else "highs")
     assert found.certificate.upper == pytest.approx(other.certificate.upper, rel=1e-5)
+
+
+@pytest.mark.parametrize("margin", [1e-6, 1e-8])
+def test_a_thin_margin_is_found_on_working_sets(margin: float) -> None:
+    """Two samples beside the boundary of two classes leave a margin that costs digits."""
+    rng = np.random.default_rng(1)
+    W = rng.normal(size=(4, 3))
+    X = rng.normal(size=(300, 3))
+    scores = np.sort(X @ W.T)
+    n = np.argmin(scores[:, -1] - scores[:, -2])
+    second, first = np.argsort(X[n] @ W.T)[-2:]
+    across = W[first] - W[second]
+    on_boundary = X[n] - (across @ X[n]) / (across @ across) * across
+    X = np.vstack([X, on_boundary + margin * across, on_boundary - margin * across])
+    problem = max_margin(X, (X @ W.T).argmax(axis=1))
+    found = solve(problem, WorkingSet(first_size=50, few_rounds=0.0))
+    assert found.status is Status.OPTIMAL
+    # W / c separates with margin 1, c the smallest margin by W.
+    rows = np.arange(len(X))
+    by_class = X @ W.T
+    others = by_class.copy()
+    others[rows, problem.y] = -np.inf
+    smallest = (by_class[rows, problem.y] - others.max(axis=1)).min()
+    assert found.certificate.lower <= np.linalg.norm(W) / smallest
+    whole = solve(problem, "feature-space")
+    assert found.certificate.upper == pytest.approx(whole.certificate.upper, rel=2e-6)
