@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.validation import labels_of_any_type
 from implicit_bias.bounds.certificate import certify
-from implicit_bias.comparison.comparison import Comparison
+from implicit_bias.comparison.comparison import MODELS_DIFFER, TRUE_LABEL, Comparison
 from implicit_bias.comparison.models import (
     LastStep,
     Predictions,
@@ -70,7 +70,8 @@ def compare(
     Raises
     ------
     ValueError
-        No models, no samples, labels that a model does not know, or not one per sample.
+        No models, no samples, labels that a model does not know, or not one per sample; a model
+        called "true label" or "models differ", as columns of the predictions are.
     TypeError
         Models that are no mapping, or do not predict.
 
@@ -98,6 +99,11 @@ samples (0 %); its difference from linear is not significant (McNemar’s exact 
     if not isinstance(models, Mapping):
         raise TypeError('models must be a mapping from names to classifiers, as {"svm": svm}')
     for name, model in models.items():
+        if name in (TRUE_LABEL, MODELS_DIFFER):
+            raise ValueError(
+                f"{name!r} is a column of the predictions beside those of the models: give the "
+                "model another name"
+            )
         if not isinstance(model, Predicts):
             raise TypeError(
                 f"{name!r} is a {type(model).__name__}, which has no predict(X): pass a fitted "

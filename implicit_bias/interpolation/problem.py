@@ -34,6 +34,7 @@ from implicit_bias.norms import (
     SumOverGroups,
     as_groups,
     as_norm,
+    as_norm_of_one_row,
 )
 from implicit_bias.norms.norm import ConjugatedNorm
 from implicit_bias.problem import SMALLEST_NORM, Features
@@ -147,6 +148,8 @@ def interpolation_problem(
             )
         if groups is not None:
             whole_norm = _over_groups_of_gates(whole_norm, groups)
+    if values.size == len(values):  # one output: norms of singular values are Euclidean norms
+        whole_norm = as_norm_of_one_row(whole_norm)
     if isinstance(whole_norm, GroupNorm):
         meaning = "they name the group of each gate column"
         validation.check_shape(whole_norm.groups, "groups", matrix.shape[1:], meaning)

@@ -56,7 +56,15 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base import validation
 from implicit_bias.base.rounding import sum_up
 from implicit_bias.base.validation import Array
-from implicit_bias.norms import GroupNorm, HasValueAndDual, Norm, Partition, as_groups, as_norm
+from implicit_bias.norms import (
+    GroupNorm,
+    HasValueAndDual,
+    Norm,
+    Partition,
+    as_groups,
+    as_norm,
+    as_norm_of_one_row,
+)
 from implicit_bias.norms.named import name_of
 from implicit_bias.problem.constraints import Constraints
 from implicit_bias.problem.features import Features, decision
@@ -614,6 +622,8 @@ def _as_norms(
     """
     if norm is not None:
         norm = as_norm(norm)
+        if shape[0] == 1:  # then norms of singular values are Euclidean norms
+            norm = as_norm_of_one_row(norm)
     if groups is not None:
         groups = as_groups(groups)
     n_gates = shape[1]
@@ -653,7 +663,7 @@ def as_gates(gates: object) -> GateMatrix:
         return validation.owned(validation.as_finite(gates, "gates", 2), gates)  # type: ignore[arg-type]
     validation.as_finite(sp.csr_array(gates).data, "gates", 1)
     matrix = sp.csr_array(gates, dtype=np.float64)
-    frozen = not any(array.flags.writeable for array in _arrays_of(matrix))
+    frozen = all(validation.is_frozen(array) for array in _arrays_of(matrix))
     # Gates of another problem are read-only and canonical: they are shared, without a copy. Others
     # are made canonical now, as entries that are stored twice cannot be added once read-only.
     if not (frozen and matrix.has_canonical_format):

@@ -16,7 +16,17 @@ from numpy.typing import ArrayLike
 import oracles
 from cases import SEPARABLE, cloud, dense, separable
 from implicit_bias.base.validation import Array
-from implicit_bias.norms import L1, L2, GroupNorm, SumOverGroups
+from implicit_bias.norms import (
+    L1,
+    L2,
+    GroupNorm,
+    MaxOverGroups,
+    Norm,
+    Nuclear,
+    Schatten,
+    Spectral,
+    SumOverGroups,
+)
 from implicit_bias.problem import BLOCK, Architecture, MarginProblem, gated_linear, max_margin
 from implicit_bias.problem.gating import HyperplaneContexts, l2_gates
 from implicit_bias.solvers import solve
@@ -230,6 +240,38 @@ def test_a_problem_does_not_change_with_the_callers_arrays(sparse: bool) -> None
     for held in (problem.X, np.asarray(problem.C)):
         with pytest.raises(ValueError, match="read-only"):
             held[0] = 1.0
+
+
+def test_sparse_gates_of_read_only_views_are_copied() -> None:
+    gates = sp.csr_array(np.ones((6, 3)))
+    values = gates.data
+    gates.data, gates.indices, gates.indptr = gates.data[:], gates.indices[:], gates.indptr[:]
+    for array in (gates.data, gates.indices, gates.indptr):
+        array.setflags(write=False)
+    problem = MarginProblem(X, Y, gates, np.array([0, 0, 1]))
+    values[:] = 7.0
+    np.testing.assert_array_equal(dense(problem.gates), np.ones((6, 3)))
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        *(Nuclear(), Spectral(), Schatten(3.0)),
+        SumOverGroups(Nuclear(), np.array([0, 1, 1])),
+        SumOverGroups(Nuclear(), np.array([0, 1, 1]), axis=-1),
+        MaxOverGroups(Spectral(), np.array([0, 1, 1])),
+        MaxOverGroups(Schatten(3.0), np.array([0, 1, 1]), axis=-1),
+    ],
+)
+def test_singular_values_of_two_classes_are_those_of_one_row(norm: Norm) -> None:
+    """A problem's norm of its coefficients is the certified one, without the axis of classes."""
+    problem = MarginProblem(X, Y, np.random.default_rng(1).normal(size=(6, 3)), norm=norm)
+    solution = solve(problem)
+    upper = solution.certificate.upper
+    coef = solution.coef  # (M, D)
+    assert problem.norm.value(coef) == pytest.approx(upper, rel=1e-6)
+    assert problem.norm.value(coef) == pytest.approx(norm.value(coef[None]), rel=1e-12)
+    assert problem.norm.dual(coef) == pytest.approx(norm.dual(coef[None]), rel=1e-12)
 
 
 def test_labels_and_groups_may_be_tensors() -> None:
