@@ -46,6 +46,7 @@ def test_programs_and_svms_of_a_network() -> None:
     with pytest.raises(ValueError, match="no margin"):
         result.model("logistic").known_margin  # noqa: B018
     assert set(result.history_frame()["model"]) == {"network"}
+    assert network.steps == last.step == 400
 
 
 def test_a_comparison_prints_a_table_and_its_verdict() -> None:

@@ -94,6 +94,8 @@ def test_gated_linear_in_blocks() -> None:
 def test_sizes_and_subset() -> None:
     problem = separable("dense-gates")
     assert (problem.n_samples, problem.n_gates, problem.n_groups) == (30, 6, 3)
+    assert "3 groups" in repr(problem)
+    assert "group" not in repr(replace(problem, norm=L1(), groups=None))
     assert problem.hard_margin
     rows = np.array([4, 2, 2])
     part = problem.subset(rows)
