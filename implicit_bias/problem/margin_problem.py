@@ -118,7 +118,9 @@ class MarginProblem:
     Attributes
     ----------
     gate_norm : GroupNorm
-        The groups of the gate columns; the norm itself where none is given.
+        The norm itself, if it is given as ``groups`` alone, as a `GroupNorm`, or, with two classes,
+        as another sum of Euclidean norms over groups of gate columns, such as l2 (then ``groups``
+        are replaced by those of the norm). Else the norm of ``groups``, which is not used.
 
     Raises
     ------
@@ -168,7 +170,7 @@ class MarginProblem:
         >>> max_margin(np.eye(3), [0, 1, 2], "linf")
         MarginProblem(N=3 samples, D=3 features, M=1 gates, 3 classes, norm linf, C=inf)
         """
-        groups = f" in {self.n_groups} groups" if self.norm is self.gate_norm else ""
+        groups = f" in {self.n_groups} groups" if self.has_group_norm else ""
         norm = "of groups" if groups else name_of(self.norm)
         return (
             f"MarginProblem(N={self.n_samples} samples, D={self.X.shape[1]} features, "
@@ -272,9 +274,14 @@ class MarginProblem:
         return (self.constraints.width, self.n_gates, self.X.shape[1])
 
     @property
+    def has_group_norm(self) -> bool:
+        """Whether the norm is that of groups of gate columns."""
+        return self.norm is self.gate_norm
+
+    @property
     def is_binary_group_lasso(self) -> bool:
         """Whether there are two classes, and the norm is that of groups of gate columns."""
-        return self.norm is self.gate_norm and self.norm_shape[0] == 1
+        return self.has_group_norm and self.norm_shape[0] == 1
 
     @property
     def no_offset(self) -> float | Array:
@@ -332,7 +339,7 @@ class MarginProblem:
 
     def decision(self, coef: Array) -> Array:
         """f(x_n), shape (N,) or (N, K), of coefficients, without the intercept."""
-        return self.features.apply(coef.reshape(self.norm_shape)).reshape(self.alpha_shape)
+        return self.features.scores(coef.reshape(self.norm_shape)).reshape(self.alpha_shape)
 
     def margins(self, decision: Array, intercept: float | Array = 0.0) -> Array:
         """y_n (f(x_n) + b), shape (N,); with classes, the smallest margin of each sample."""
@@ -342,12 +349,12 @@ class MarginProblem:
     def weights(self, alpha: Array) -> Array:
         """alpha_n y_n, shape (N,), or a_n = sum_k alpha_nk (e_{y_n} - e_k), shape (N, K)."""
         rows = self.constraints
-        return rows.weights(rows.values(alpha)).reshape(self.alpha_shape)
+        return rows.weights(rows.alpha_of_rows(alpha)).reshape(self.alpha_shape)
 
     def totals(self, alpha: Array) -> Array:
         """Sum of each sample's dual variables, sum_k alpha_nk, shape (N,)."""
         rows = self.constraints
-        return rows.totals(rows.values(alpha))
+        return rows.totals(rows.alpha_of_rows(alpha))
 
     def dual_vectors(self, alpha: Array) -> Array:
         """V_m = sum_n alpha_n y_n z_m(x_n) x_n, shape (M, D), or (K, M, D) of alpha (N, K).
@@ -367,7 +374,7 @@ class MarginProblem:
         Euclidean norms over groups, which need not be groups of gate columns.
         """
         V = self.dual_vectors(alpha)
-        if self.norm is self.gate_norm:
+        if self.has_group_norm:
             return self.gate_norm.aligned(V, group_norms)
         partition = cast(Partition, self.norm.partition(self.norm_shape))
         return V * group_norms[partition.groups].reshape(V.shape)

@@ -27,7 +27,7 @@ from implicit_bias.norms import (
     Spectral,
     SumOverGroups,
 )
-from implicit_bias.problem import BLOCK, Architecture, MarginProblem, gated_linear, max_margin
+from implicit_bias.problem import BLOCK, Architecture, MarginProblem, decision, max_margin
 from implicit_bias.problem.gating import HyperplaneContexts, l2_gates
 from implicit_bias.solvers import solve
 
@@ -82,20 +82,20 @@ def test_gram_against_loops(name: str) -> None:
     close(problem.feature_norms, np.sqrt(total))
 
 
-def test_gated_linear_in_blocks() -> None:
+def test_decisions_in_blocks() -> None:
     n = BLOCK + 3
     rng = np.random.default_rng(0)
     X, gates, coef = rng.normal(size=(n, 2)), rng.normal(size=(n, 3)), rng.normal(size=(3, 2))
     expected = np.einsum("nm,md,nd->n", gates, coef, X)
-    close(gated_linear(X, gates, coef), expected)
-    close(gated_linear(X, sp.csr_array(gates), coef), expected)
+    close(decision(X, gates, coef), expected)
+    close(decision(X, sp.csr_array(gates), coef), expected)
 
 
 def test_sizes_and_subset() -> None:
     problem = separable("dense-gates")
     assert (problem.n_samples, problem.n_gates, problem.n_groups) == (30, 6, 3)
     assert "3 groups" in repr(problem)
-    assert "group" not in repr(replace(problem, norm=L1(), groups=None))
+    assert "group" not in repr(replace(problem, norm=L1()))
     assert problem.hard_margin
     rows = np.array([4, 2, 2])
     part = problem.subset(rows)
