@@ -213,7 +213,7 @@ def _margin_results(
         for other in names:
             # Gates are compared by their values at the samples: models of different types may have
             # the same ones. A model is among its own ``same_gates``.
-            if problem is problems[other] or problem.has_gates_of(problems[other]):
+            if problem is problems[other] or problem.has_features_of(problems[other]):
                 same_gates.append(other)
         # Any dual variables of a program bound its optimum: models of one program share the best.
         optimum = 0.0

@@ -37,7 +37,7 @@ from implicit_bias.norms import (
     as_norm_of_one_row,
 )
 from implicit_bias.norms.norm import ConjugatedNorm
-from implicit_bias.problem import SMALLEST_NORM, Features
+from implicit_bias.problem import SMALLEST_FEATURE_NORM, Features
 from implicit_bias.problem.gating import GateMatrix, Gating, dense
 from implicit_bias.problem.margin_problem import as_gates
 
@@ -162,7 +162,7 @@ def interpolation_problem(
             "fewer samples, or with fewer gates"
         )
     norms = features.norms
-    if not np.isfinite(norms).all() or (norms[~features.zero] < SMALLEST_NORM).any():
+    if not np.isfinite(norms).all() or (norms[~features.zero] < SMALLEST_FEATURE_NORM).any():
         raise ValueError(
             "the squares of X or of the gates over- or underflow: multiply X by a constant that "
             "makes its entries about 1 (the optimum is divided by that constant)"

@@ -96,7 +96,7 @@ class OwnNorm(OneGroupNorm):
         The norm; for a solver with ``atom(zeta, shape, cp)``, too.
     """
 
-    # Per entry of the array: the relative error of a value or a dual is gamma of all.
+    # Per entry: of an array of n entries, value and dual have relative error gamma(16 (n + 4)).
     roundings: ClassVar[int] = 16
 
     given: HasValueAndDual

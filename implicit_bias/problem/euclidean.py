@@ -29,7 +29,8 @@ def euclidean_form(problem: MarginProblem) -> tuple[Features, Integers]:
     Returns
     -------
     features : Features
-        Those of the samples, of shape (M, D), or each as a gate column, of shape (M D, 1).
+        Those of the samples, of shape (M, D), or each as a gate column, of shape (M D, 1). Their
+        ``groups`` are those of the first class alone.
     groups : ndarray of int, shape (K', M)
         Group of each gate of each class.
 

@@ -71,7 +71,7 @@ from implicit_bias.problem.features import Features, decision
 from implicit_bias.problem.gating import GateMatrix, Gating, NoGates
 
 # The square of a smaller norm of features is not computed accurately.
-SMALLEST_NORM = 1e-150
+SMALLEST_FEATURE_NORM = 1e-150
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +219,10 @@ class MarginProblem:
 
         # Properties of the whole: they are computed from the fields, which are in place now.
         norms = self.feature_norms
-        if not np.isfinite(norms).all() or (norms[~self.zero_features] < SMALLEST_NORM).any():
+        if (
+            not np.isfinite(norms).all()
+            or (norms[~self.zero_features] < SMALLEST_FEATURE_NORM).any()
+        ):
             raise ValueError(
                 "the squares of X or of the gates over- or underflow: multiply X by a constant "
                 "that makes its entries about 1 (the optimum is divided by that constant)"
@@ -402,7 +405,7 @@ class MarginProblem:
         """Q_g = (y y') o (X X') o (Z_g Z_g') of two classes, shape (N, N)."""
         return np.outer(self.y, self.y) * self.features.row_gram(group)
 
-    def has_gates_of(self, other: MarginProblem) -> bool:
+    def has_features_of(self, other: MarginProblem) -> bool:
         """Whether inputs, gates and groups are those of another problem on the same samples."""
         return (
             np.array_equal(self.groups, other.groups)

@@ -113,10 +113,11 @@ def write_report(
     if described is None:
         described = evaluation
     # Figures of an earlier report may have other names than those of this one.
-    earlier = set((folder / "figures").glob("*.[ps][nv]g"))
+    figures = folder / "figures"
+    earlier = {*figures.glob("*.png"), *figures.glob("*.svg")}
     with style():
         drawn = _sections(comparison, described)
-        sources, pictures = _write_figures(folder / "figures", drawn)
+        sources, pictures = _write_figures(figures, drawn)
 
     if title is None:
         title = f"{', '.join(model.name for model in comparison.models)} on {described.name}"

@@ -114,11 +114,11 @@ def test_gates_are_compared_by_their_numbers(stored: Any) -> None:
     """Whether they are stored dense or sparse; inputs and groups count, too."""
     problem = MarginProblem(**GOOD)
     gates = GOOD["gates"].copy()
-    assert problem.has_gates_of(replace(problem, gates=stored(gates), C=2.0))
+    assert problem.has_features_of(replace(problem, gates=stored(gates), C=2.0))
     gates[3, 1] = 0.5
-    assert not problem.has_gates_of(replace(problem, gates=stored(gates)))
-    assert not problem.has_gates_of(replace(problem, X=2.0 * X))
-    assert not problem.has_gates_of(MarginProblem(**GOOD | {"groups": np.array([0, 1, 1])}))
+    assert not problem.has_features_of(replace(problem, gates=stored(gates)))
+    assert not problem.has_features_of(replace(problem, X=2.0 * X))
+    assert not problem.has_features_of(MarginProblem(**GOOD | {"groups": np.array([0, 1, 1])}))
 
 
 class FirstThree:
