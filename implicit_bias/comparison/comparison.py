@@ -229,17 +229,17 @@ class Comparison:
         # A pair keeps the fraction alone; times n it is an integer again, up to rounding.
         return Count(self.n_samples - round(disagreement * self.n_samples), self.n_samples)
 
-    def programs(self) -> list[list[ModelResult]]:
+    def problems(self) -> list[list[ModelResult]]:
         """Models with a margin, those of the same problem together."""
         grouped: dict[int, list[ModelResult]] = {}
         for model in self.models:
             if model.margin is not None:
-                grouped.setdefault(model.margin.program, []).append(model)
+                grouped.setdefault(model.margin.problem, []).append(model)
         return list(grouped.values())
 
     def svm_of(self, network: ModelResult) -> ModelResult | None:
         """Return the (first) SVM of the network's margin problem; None if there is none."""
-        for models in self.programs():
+        for models in self.problems():
             # By identity: results are not compared by their values.
             if network in models:
                 return first_svm(models)

@@ -215,12 +215,12 @@ def _margin_results(
             # the same ones. A model is among its own ``same_gates``.
             if problem is problems[other] or problem.has_features_of(problems[other]):
                 same_gates.append(other)
-        # Any dual variables of a program bound its optimum: models of one program share the best.
+        # Any dual variables of a problem bound its optimum: models of one problem share the best.
         optimum = 0.0
-        same_program = []
+        same_problem = []
         for other in same_gates:
-            if _same_program(problem, problems[other]):
-                same_program.append(other)
+            if _same_problem(problem, problems[other]):
+                same_problem.append(other)
                 optimum = max(optimum, certificates[other].lower)
         # A proof that nothing separates with these gates holds under every norm. But a proof
         # without an intercept says nothing about a problem with one, and with a finite C there
@@ -237,7 +237,7 @@ def _margin_results(
             fitted=model,
             # Models that share gates, or a problem, have the number of the first of them.
             gates=names.index(same_gates[0]),
-            program=names.index(same_program[0]),
+            problem=names.index(same_problem[0]),
             inseparable=inseparable,
             certificate=certificates[name],
             optimum=optimum,
@@ -247,7 +247,7 @@ def _margin_results(
     return results
 
 
-def _same_program(a: MarginProblem, b: MarginProblem) -> bool:
+def _same_problem(a: MarginProblem, b: MarginProblem) -> bool:
     """Whether two problems of the same gates and groups are the same optimization problem."""
     return (
         np.array_equal(a.C, b.C)

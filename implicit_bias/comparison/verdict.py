@@ -277,7 +277,7 @@ def conclude(facts: Standing | Ranking) -> Conclusion:
     found = words["found"]
     if isinstance(facts, Standing):
         values = _values_of_standing(facts)
-        # Where training moved the gates, the program is that of the gates at its end.
+        # Where training moved the gates, the problem is that of the gates at its end.
         if facts.gates_moved:
             found = words.get("found_with_learned_gates", found)
         comparing = [WORDS["pair"]["agreement"]]

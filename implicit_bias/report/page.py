@@ -44,7 +44,7 @@ from implicit_bias.report.figures.margins import margin_plots
 from implicit_bias.report.figures.plane import plane_plots
 from implicit_bias.report.figures.support import support_plots
 from implicit_bias.report.tables import define_once, tables, terms_of_verdicts
-from implicit_bias.report.words import class_names, class_note, data_facts, programs_in_words
+from implicit_bias.report.words import class_names, class_note, data_facts, problems_in_words
 
 # What a report writes into its folder.
 TABLES = ("models", "pairs", "predictions", "history")
@@ -140,7 +140,7 @@ def write_report(
     page = environment.get_template("page.html.j2").render(
         generator=GENERATOR,
         title=title,
-        meanings=meanings or programs_in_words(comparison),
+        meanings=meanings or problems_in_words(comparison),
         made=f"{datetime.now(UTC):%Y-%m-%d}",
         command=as_code(command),
         conclusions=conclusions,

@@ -17,13 +17,13 @@ from implicit_bias.comparison import first_svm
 from implicit_bias.norms import L1, SumOverGroups
 
 
-def test_programs_and_svms_of_a_network() -> None:
+def test_problems_and_svms_of_a_network() -> None:
     soft = GLNSVC(n_units=4, random_state=0, C=2.0).fit(TRAIN.X, TRAIN.y)
     other_gates = MaxMarginSVC(C=2.0).fit(TRAIN.X, TRAIN.y)
     models = {"soft": soft, **fitted_models(), "other gates": other_gates}
     result = compare(models, TEST.X, TEST.y, train=(TRAIN.X, TRAIN.y))
     network = result.model("network")
-    names = [[model.name for model in same] for same in result.programs()]
+    names = [[model.name for model in same] for same in result.problems()]
     assert names == [["soft"], ["svm", "network"], ["l2"], ["other gates"]]
     assert result.svm_of(network) is result.model("svm")
     assert [model.name for model in result.soft_svms_of(network)] == ["soft"]
@@ -32,12 +32,12 @@ def test_programs_and_svms_of_a_network() -> None:
     assert first_svm([network]) is None
     assert result.model("soft").known_margin.largest_margin is None
     assert "(C = 2)" in str(result)
-    # Without the SVM of its program a network stands beside one of its gates with a finite C.
+    # Without the SVM of its problem a network stands beside one of its gates with a finite C.
     beside_soft = replace(result, models=tuple(m for m in result.models if m.name != "svm"))
     facts = beside_soft.standing(network)
     assert (facts.svm, facts.soft) == ("soft", "2")
     assert facts.agreement == result.agreement("network", "soft")
-    for name in ("soft", "l2"):  # each the only model of its program
+    for name in ("soft", "l2"):  # each the only model of its problem
         margin = result.model(name).known_margin
         assert margin.optimum == margin.certificate.lower
     last = network.history[-1]
