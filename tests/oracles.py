@@ -200,7 +200,7 @@ def check_signs(problem: MarginProblem, alpha: NDArray[Any]) -> None:
     assert (alpha >= 0).all()
     if problem.intercept:
         rows = problem.constraints
-        assert not rows.weights(fractions(rows.values(alpha))).sum(axis=0).any()
+        assert not rows.weights(fractions(rows.alpha_of_rows(alpha))).sum(axis=0).any()
 
 
 def check_attained(problem: MarginProblem, found: Solution) -> None:

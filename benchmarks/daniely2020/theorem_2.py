@@ -21,7 +21,7 @@ from benchmarks.daniely2020 import linear_methods as linear
 from benchmarks.daniely2020 import parity_first_step as parity
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets import parities
-from implicit_bias.problem import MarginProblem, gated_linear
+from implicit_bias.problem import MarginProblem, decision
 from implicit_bias.problem.gating import UnitGates
 from implicit_bias.solvers import solve
 
@@ -156,7 +156,7 @@ def soft_margins(
         for strength in STRENGTHS:
             solution = solve(replace(hard, C=strength * least), tol=1e-4)
             norm = float(solution.group_norms.sum())
-            outputs = gated_linear(features.X, features.gates, solution.coef)
+            outputs = decision(features.X, features.gates, solution.coef)
             yield {
                 "n_features": features.n_features,
                 "seed": seed,

@@ -27,7 +27,7 @@ from benchmarks.fiat2019.noisy_clusters import clusters
 from benchmarks.summaries import low_high
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.least_squares import gated_gram, least_squares, positive_eigen
-from implicit_bias.problem import gated_linear
+from implicit_bias.problem import decision
 from implicit_bias.problem.gating import UnitGates
 
 COST = 1
@@ -64,7 +64,7 @@ def fits(seed: int, draws: int, m: int, tests: int, k: int) -> Iterator[dict[str
 def fitted(X: Array, gates: Array, y: Array, m: int) -> dict[str, float]:
     """Fit the first m samples: squared norms, and test less training loss."""
     coef = least_squares(X[:m], gates[:m], y[:m]).coef
-    square = (gated_linear(X, gates, coef) - y) ** 2
+    square = (decision(X, gates, coef) - y) ** 2
     return {
         "two_norm": float(np.sum(coef**2)),
         "one_norm": float(np.abs(coef).sum() ** 2),

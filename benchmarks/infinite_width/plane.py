@@ -28,7 +28,7 @@ from implicit_bias.base.style import BLACK, BLUE, GREY, VERMILION
 from implicit_bias.base.validation import Array
 from implicit_bias.infinite_width import InfiniteWidthSolution, max_margin
 from implicit_bias.networks import ReLUNetwork
-from implicit_bias.problem import gated_linear
+from implicit_bias.problem import decision
 
 COST = 7.0
 FEATURES, FROZEN, LIVE, TRAINED, FURTHER = (
@@ -149,7 +149,7 @@ def frozen_gates(X: Array, y: Array, weights: Array) -> Callable[[Array], Array]
         return (inputs @ weights.T > 0).astype(np.float64)
 
     coef, _ = gated_optimum(X, y, gates(X))
-    return lambda inputs: gated_linear(inputs, gates(inputs), coef)
+    return lambda inputs: decision(inputs, gates(inputs), coef)
 
 
 def network(

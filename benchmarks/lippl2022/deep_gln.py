@@ -34,7 +34,7 @@ from implicit_bias.bounds.status import excess
 from implicit_bias.datasets.dataset import Split
 from implicit_bias.modules.stationarity import stationarity
 from implicit_bias.networks import GLN
-from implicit_bias.problem import Architecture, gated_linear
+from implicit_bias.problem import Architecture, decision
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
@@ -126,7 +126,7 @@ def measured(
         )
         conditional = solve(given)
         gates = gln.first_layer_gates(network, validation.X)
-        by_conditional = gated_linear(validation.X, gates, conditional.coef) > 0
+        by_conditional = decision(validation.X, gates, conditional.coef) > 0
         others = [other for j, other in enumerate(predictions) if j != i]
         given_upper = certify(given, gln.first_layer_coef(network)).upper
         apart = [_share(predicted, other) for other in others]

@@ -203,12 +203,22 @@ def owned(array: Array, given: object) -> Array:
     Returns
     -------
     ndarray
-        The array; or a copy, where it is writable memory of the caller's.
+        The array; or a copy, where the caller can write to its memory.
     """
-    if array.flags.writeable and np.may_share_memory(array, np.asarray(detached(given))):
+    if not is_frozen(array) and np.may_share_memory(array, np.asarray(detached(given))):
         array = array.copy()
     array.setflags(write=False)
     return array
+
+
+def is_frozen(array: NDArray[Any]) -> bool:
+    """Whether an array is read-only, and so are all arrays that it is a view of."""
+    memory: object = array
+    while isinstance(memory, np.ndarray):
+        if memory.flags.writeable:
+            return False
+        memory = memory.base
+    return True  # the memory is no array's: a file's, say, that is mapped read-only
 
 
 # --- labels ------------------------------------------------------------------------------------

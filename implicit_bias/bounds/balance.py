@@ -48,7 +48,7 @@ def repaired(problem: MarginProblem, alpha: Array, cap: ArrayLike = np.inf) -> A
     if not problem.intercept:
         return alpha
     rows = problem.constraints
-    return rows.alpha(balanced(rows, rows.values(alpha), cap))
+    return rows.alpha(balanced(rows, rows.alpha_of_rows(alpha), cap))
 
 
 def is_balanced(rows: Constraints, values: Array) -> bool:

@@ -318,7 +318,7 @@ def grade(
         offsets = np.asarray(intercept, dtype=np.float64).reshape(-1)
 
     # Scaled to be feasible, and to have the smallest primal value.
-    given = DualPoint.of(problem, problem.constraints.values(np.maximum(alpha, 0.0)))
+    given = DualPoint.of(problem, problem.constraints.alpha_of_rows(np.maximum(alpha, 0.0)))
     dual = given.scaled()
     primal = PrimalPoint.of(problem, coef, offsets).scaled()
     if primal.bound > problem.value_of_zero:  # rounding may cost more than they gain

@@ -163,7 +163,7 @@ def prove_not_separable(
     weights = np.ones(len(rows))
     if alpha is not None:
         alpha = np.where(np.isfinite(alpha), alpha, 0.0)
-        fractions = rows.values(alpha) / max(float(alpha.max()), SMALLEST_NORMAL)
+        fractions = rows.alpha_of_rows(alpha) / max(float(alpha.max()), SMALLEST_NORMAL)
         # A sample without features has norm 0, but is a proof by itself.
         norms = problem.feature_norms[rows.samples]
         weights = fractions * np.where(norms > 0, norms, 1.0)
@@ -269,7 +269,7 @@ class _Search:
             return None
         for chosen in [*self._pairs(), np.ones(len(rows), dtype=bool)]:
             index = np.flatnonzero(chosen)
-            n_equations = rows.subset(index).labels_of_touched().shape[1] * system.Q.shape[1]
+            n_equations = rows.subset(index).label_entries_of_touched().shape[1] * system.Q.shape[1]
             n_rows = min(n_equations + 1, len(index))  # of a vertex, at most
             if n_rows**3 * MANTISSA > self.limits.rational_operations:
                 continue  # too many to be solved exactly
@@ -378,7 +378,7 @@ class _System:
         """Return the rows of a vertex of V = 0, up to rounding; None if some w separates them."""
         rows = self.rows.subset(index)
         q = self.Q[self.place[index]]
-        labels = rows.labels_of_touched()
+        labels = rows.label_entries_of_touched()
         # A vertex has at most as many rows as equations, and one more.
         n_equations = labels.shape[1] * q.shape[1]
         count = self.limits.rows_per_equation * (n_equations + 1)
@@ -414,7 +414,7 @@ class _System:
         """
         at = self.place[index]
         E = integer_products(self.gates[at], self.inputs[at], self.exponents[at])
-        labels = self.rows.subset(index).labels_of_touched()
+        labels = self.rows.subset(index).label_entries_of_touched()
         equations = _row_products(labels.astype(np.int64).astype(object), E)
         x = _null_vector(equations, deadline, self.limits)
 

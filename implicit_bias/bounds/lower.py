@@ -54,7 +54,7 @@ def checked_alpha(problem: MarginProblem, given: ArrayLike, name: str = "alpha")
     """
     alpha = as_finite(given, name, len(problem.alpha_shape))
     check_shape(alpha, name, problem.alpha_shape, "one entry per sample, or (N, K)")
-    values = problem.constraints.values(alpha)
+    values = problem.constraints.alpha_of_rows(alpha)
     # What the constraints do not take from alpha are the entries of samples' own classes.
     if (problem.constraints.alpha(values) != alpha).any():
         raise ValueError(f"{name} must be 0 at each sample's own class: {name}[n, y[n]] = 0")

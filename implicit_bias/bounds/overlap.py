@@ -151,7 +151,7 @@ def _equations(
         return None
     F, exponents = features
     place = np.unique(rows.samples, return_inverse=True)[1]
-    A = (rows.labels_of_touched()[:, :, None] * F[place][:, None, :]).reshape(len(rows), -1)
+    A = (rows.label_entries_of_touched()[:, :, None] * F[place][:, None, :]).reshape(len(rows), -1)
     return integers.of_size_1(A), exponents[place]
 
 

@@ -104,7 +104,7 @@ def certify_run(
     coef, offsets = _coefficients(problem, model, intercept)
     if weights is None:
         alpha = loss_weights(problem, coef, problem.as_intercept(offsets), loss)
-        values = rows.values(alpha)
+        values = rows.alpha_of_rows(alpha)
     else:
         values = unit_values(problem, checked_alpha(problem, weights, "weights"))
     if problem.intercept:

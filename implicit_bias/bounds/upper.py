@@ -108,7 +108,7 @@ class PrimalPoint:
         if offsets is not None:
             offsets = np.ldexp(offsets, -exponent)
         coef = np.ldexp(coef, -exponent).reshape(problem.norm_shape)
-        return cls(problem, coef, exponent, offsets, problem.features.apply(coef), as_stored)
+        return cls(problem, coef, exponent, offsets, problem.features.scores(coef), as_stored)
 
     @cached_property
     def norm(self) -> float:
@@ -378,7 +378,7 @@ def score_enclosures(features: Features, coef: Array, values: Array | None = Non
     ``values`` are the scores, where they were computed before.
     """
     if values is None:
-        values = features.apply(coef)
+        values = features.scores(coef)
     radii = [score_errors(features.fast_gates, features.input_norms, part) for part in coef]
     return Enclosure(values, np.stack(radii, axis=1))
 

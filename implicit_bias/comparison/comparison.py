@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
     from implicit_bias.datasets.dataset import Split
     from implicit_bias.training.history import HistoryPoint
 
-# Column of the labels in a table of predictions.
+# Columns in a table of predictions, beside one for each model.
 TRUE_LABEL = "true label"
+MODELS_DIFFER = "models differ"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -173,16 +175,18 @@ class Comparison:
         """Whether there are more than two."""
         return len(self.classes) > 2
 
-    @property
+    @cached_property
     def held_out(self) -> bool | None:
-        """Whether the test samples are others than the training samples; None if unknown."""
+        """Whether any test sample has inputs that no training sample has; None if unknown."""
         if self.train is None:
             return None
         import pandas as pd
 
-        # The same values in the same order are the same samples; a missing one equals itself.
-        given = pd.DataFrame(np.asarray(dense(self.train[0])))
-        return not given.equals(pd.DataFrame(np.asarray(dense(self.X))))
+        inputs = [np.asarray(dense(X)) for X in (self.train[0], self.X)]
+        # Rows are compared by their hashes. A missing value equals itself.
+        rows = pd.util.hash_pandas_object(pd.DataFrame(np.concatenate(inputs)), index=False)
+        known, asked = np.split(rows.to_numpy(), [self.n_train])
+        return not np.isin(asked, known).all()
 
     # --- models and pairs ------------------------------------------------------------------------
 
@@ -225,24 +229,24 @@ class Comparison:
         # A pair keeps the fraction alone; times n it is an integer again, up to rounding.
         return Count(self.n_samples - round(disagreement * self.n_samples), self.n_samples)
 
-    def programs(self) -> list[list[ModelResult]]:
+    def problems(self) -> list[list[ModelResult]]:
         """Models with a margin, those of the same problem together."""
         grouped: dict[int, list[ModelResult]] = {}
         for model in self.models:
             if model.margin is not None:
-                grouped.setdefault(model.margin.program, []).append(model)
+                grouped.setdefault(model.margin.problem, []).append(model)
         return list(grouped.values())
 
     def svm_of(self, network: ModelResult) -> ModelResult | None:
         """Return the (first) SVM of the network's margin problem; None if there is none."""
-        for models in self.programs():
+        for models in self.problems():
             # By identity: results are not compared by their values.
             if network in models:
                 return first_svm(models)
         return None
 
     def soft_svms_of(self, network: ModelResult) -> list[ModelResult]:
-        """SVMs of the network's gates and groups with a finite C: they solve another problem."""
+        """SVMs of the network's gates with a finite C: they solve another problem."""
         found = []
         for model in self.models:
             if network.margin is None or model.margin is None or model.margin.hard_margin:
@@ -309,13 +313,15 @@ class Comparison:
                 return facts
             svm = soft_svms[0]
             facts = replace(facts, soft=C_in_words(svm.known_margin.C))
+        else:
+            # The same problem has the same groups. Those of the soft SVMs above may be others.
+            facts = replace(facts, dead=_dead_units(network, svm))
         return replace(
             facts,
             svm=svm.name,
             agreement=self.agreement(network.name, svm.name),
             # A pair has disagreements, the verdict speaks of agreement.
             chance_agreement=1 - self.pair(network.name, svm.name).by_chance,
-            dead=_dead_units(network, svm),
         )
 
     def ranking(self) -> Ranking:
@@ -387,7 +393,7 @@ class Comparison:
         if len(self.predicting) > 1:
             # Undecided models have None, which differs from every class and equals another None.
             first, *others = [model.predicted for model in self.predicting]
-            columns["models differ"] = np.any([predicted != first for predicted in others], axis=0)
+            columns[MODELS_DIFFER] = np.any([predicted != first for predicted in others], axis=0)
         labels = self.classes.tolist()
         if names is None:
             names = labels

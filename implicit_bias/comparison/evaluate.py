@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.validation import labels_of_any_type
 from implicit_bias.bounds.certificate import certify
-from implicit_bias.comparison.comparison import Comparison
+from implicit_bias.comparison.comparison import MODELS_DIFFER, TRUE_LABEL, Comparison
 from implicit_bias.comparison.models import (
     LastStep,
     Predictions,
@@ -70,7 +70,8 @@ def compare(
     Raises
     ------
     ValueError
-        No models, no samples, labels that a model does not know, or not one per sample.
+        No models, no samples, labels that a model does not know, or not one per sample; a model
+        called "true label" or "models differ", as columns of the predictions are.
     TypeError
         Models that are no mapping, or do not predict.
 
@@ -98,6 +99,11 @@ samples (0 %); its difference from linear is not significant (McNemar’s exact 
     if not isinstance(models, Mapping):
         raise TypeError('models must be a mapping from names to classifiers, as {"svm": svm}')
     for name, model in models.items():
+        if name in (TRUE_LABEL, MODELS_DIFFER):
+            raise ValueError(
+                f"{name!r} is a column of the predictions beside those of the models: give the "
+                "model another name"
+            )
         if not isinstance(model, Predicts):
             raise TypeError(
                 f"{name!r} is a {type(model).__name__}, which has no predict(X): pass a fitted "
@@ -207,14 +213,14 @@ def _margin_results(
         for other in names:
             # Gates are compared by their values at the samples: models of different types may have
             # the same ones. A model is among its own ``same_gates``.
-            if problem is problems[other] or problem.has_gates_of(problems[other]):
+            if problem is problems[other] or problem.has_features_of(problems[other]):
                 same_gates.append(other)
-        # Any dual variables of a program bound its optimum: models of one program share the best.
+        # Any dual variables of a problem bound its optimum: models of one problem share the best.
         optimum = 0.0
-        same_program = []
+        same_problem = []
         for other in same_gates:
-            if _same_program(problem, problems[other]):
-                same_program.append(other)
+            if _same_problem(problem, problems[other]):
+                same_problem.append(other)
                 optimum = max(optimum, certificates[other].lower)
         # A proof that nothing separates with these gates holds under every norm. But a proof
         # without an intercept says nothing about a problem with one, and with a finite C there
@@ -231,7 +237,7 @@ def _margin_results(
             fitted=model,
             # Models that share gates, or a problem, have the number of the first of them.
             gates=names.index(same_gates[0]),
-            program=names.index(same_program[0]),
+            problem=names.index(same_problem[0]),
             inseparable=inseparable,
             certificate=certificates[name],
             optimum=optimum,
@@ -241,7 +247,7 @@ def _margin_results(
     return results
 
 
-def _same_program(a: MarginProblem, b: MarginProblem) -> bool:
+def _same_problem(a: MarginProblem, b: MarginProblem) -> bool:
     """Whether two problems of the same gates and groups are the same optimization problem."""
     return (
         np.array_equal(a.C, b.C)
@@ -264,8 +270,7 @@ def _norm_of(problem: MarginProblem) -> Norm:
 
 def _equal(a: Any, b: Any) -> bool:
     """Whether two norms, or two values of their fields, are the same; some fields are arrays."""
-    if isinstance(a, Mapping) and isinstance(b, Mapping):
-        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
     if is_dataclass(a) and type(a) is type(b):
-        return all(_equal(getattr(a, each.name), getattr(b, each.name)) for each in fields(a))
+        given = [each.name for each in fields(a) if each.init]  # and no caches
+        return all(_equal(getattr(a, name), getattr(b, name)) for name in given)
     return bool(np.array_equal(a, b))

@@ -30,7 +30,7 @@ class MarginResult:
         Its coefficients and, for an SVM, its solution.
     gates : int
         A number that models share if and only if they have the same gates and groups.
-    program : int
+    problem : int
         A number that models share if and only if they solve the same optimization problem (gates,
         groups, norm, C, intercept).
     inseparable : bool
@@ -50,7 +50,7 @@ class MarginResult:
 
     fitted: FittedMargin = field(repr=False)
     gates: int = field(repr=False)
-    program: int = field(repr=False)
+    problem: int = field(repr=False)
     inseparable: bool
     certificate: Certificate
     optimum: float

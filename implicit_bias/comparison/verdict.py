@@ -140,7 +140,7 @@ class Standing:
     chance_agreement : float
         Fraction on which independent models of their error rates would agree.
     held_out : bool or None
-        Whether the test samples are others than the training samples; None if unknown.
+        Whether any test sample is not among the training samples; None if unknown.
     trained_on_given : bool
         Whether the training samples were given.
     inseparable : bool
@@ -231,7 +231,7 @@ class Ranking:
     count : Count
         Samples that it misclassifies.
     held_out : bool or None
-        Whether the test samples are others than the training samples; None if unknown.
+        Whether any test sample is not among the training samples; None if unknown.
     tied : sequence of str
         Models whose error is not significantly higher than that of the best.
     majority : str
@@ -277,7 +277,7 @@ def conclude(facts: Standing | Ranking) -> Conclusion:
     found = words["found"]
     if isinstance(facts, Standing):
         values = _values_of_standing(facts)
-        # Where training moved the gates, the program is that of the gates at its end.
+        # Where training moved the gates, the problem is that of the gates at its end.
         if facts.gates_moved:
             found = words.get("found_with_learned_gates", found)
         comparing = [WORDS["pair"]["agreement"]]

@@ -34,9 +34,10 @@ from implicit_bias.norms import (
     SumOverGroups,
     as_groups,
     as_norm,
+    as_norm_of_one_row,
 )
 from implicit_bias.norms.norm import ConjugatedNorm
-from implicit_bias.problem import SMALLEST_NORM, Features
+from implicit_bias.problem import SMALLEST_FEATURE_NORM, Features
 from implicit_bias.problem.gating import GateMatrix, Gating, dense
 from implicit_bias.problem.margin_problem import as_gates
 
@@ -147,6 +148,8 @@ def interpolation_problem(
             )
         if groups is not None:
             whole_norm = _over_groups_of_gates(whole_norm, groups)
+    if values.size == len(values):  # one output: norms of singular values are Euclidean norms
+        whole_norm = as_norm_of_one_row(whole_norm)
     if isinstance(whole_norm, GroupNorm):
         meaning = "they name the group of each gate column"
         validation.check_shape(whole_norm.groups, "groups", matrix.shape[1:], meaning)
@@ -159,7 +162,7 @@ def interpolation_problem(
             "fewer samples, or with fewer gates"
         )
     norms = features.norms
-    if not np.isfinite(norms).all() or (norms[~features.zero] < SMALLEST_NORM).any():
+    if not np.isfinite(norms).all() or (norms[~features.zero] < SMALLEST_FEATURE_NORM).any():
         raise ValueError(
             "the squares of X or of the gates over- or underflow: multiply X by a constant that "
             "makes its entries about 1 (the optimum is divided by that constant)"

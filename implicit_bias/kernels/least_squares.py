@@ -60,7 +60,7 @@ class LeastSquares:
     Attributes
     ----------
     coef : ndarray of shape (k, D) or (p, k, D)
-        W, for `implicit_bias.problem.gated_linear`.
+        W, for `implicit_bias.problem.decision`.
     rank : int
         r, the numerical rank of K.
     loss : float

@@ -165,7 +165,7 @@ class Margins:
         self.classes = classes
         self.inputs = as_inputs(inputs, n_samples, self.theta.device)
         self.pairs = Constraints.of_labels(self.labels, classes, intercept=False)
-        combinations = self.pairs.labels.toarray().reshape(n_samples, -1, self.pairs.width)
+        combinations = self.pairs.label_vectors.toarray().reshape(n_samples, -1, self.pairs.width)
         self.combinations = torch.tensor(combinations, device=self.theta.device)
         self.rivals = combinations.shape[1]
 

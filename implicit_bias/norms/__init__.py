@@ -21,13 +21,22 @@ Nuclear         sum of singular values         Spectral        nuclear steepest 
 Schatten(p)     l_p norm of singular values    Schatten(q)     steepest descent in it
 SumOverGroups   sum_g of a norm                max_g of its    gated networks of several outputs
                                                dual            (nuclear)
-MaxOverGroups   max_g of a norm                sum_g of its    Muon, over the layers
+MaxOverGroups   max_g of a norm                sum_g of its    steepest descent in it
                                                dual
 ==============  =============================  ==============  ===================================
 
-Coefficients have shape (K, M, D), classes by gates by features, or (M, D) with two classes, which
-spectral and nuclear norms see as (1, M, D): they are those of the matrix K x MD. An array (K, D)
-without gates is that matrix already. All other norms ignore the shape, but for their groups.
+`blocks.OverBlocks` and `tensors.ComposedNorm` are such compositions for the tensors of a module:
+the largest spectral norm of any of them is the norm of Muon.
+
+Coefficients have shape (K, M, D), classes by gates by features. Norms of singular values take an
+array as the matrix of its first axis by all others: K x MD, or an array (K, D) itself. All other
+norms ignore the shape, but for their groups.
+
+Two classes have one row, K = 1, on which all norms of singular values are the Euclidean norm. But
+callers get their coefficients without the first axis, (M, D). ``problem.norm.value(solution.coef)``
+is right for these, as problems of two classes replace norms of singular values by `L2`
+(`as_norm_of_one_row`). A norm that is not a problem's takes (M, D) as a matrix of M rows, as it
+cannot tell it from (K, D): pass ``coef[None]``.
 
 A custom norm needs ``value(coef)`` and ``dual(V)`` alone (`HasValueAndDual`) for a
 certificate. With an expression in CVXPY (`HasAtom`) it has a solver, too.
@@ -55,6 +64,7 @@ from implicit_bias.norms.named import (
     NAMES,
     OwnNorm,
     as_norm,
+    as_norm_of_one_row,
     entries_of,
     is_of_singular_values,
     nuclear_groups,

@@ -73,13 +73,13 @@ class OverBlocks(UndividedNorm):
         """Return a_b u_b: a maximises over the blocks' dual norms, u_b within the block."""
         parts = self.split(V)
         duals = [block.norm.dual(part) for block, part in zip(self.blocks, parts, strict=True)]
-        shares = self.outer.maximiser(np.array(duals))
-        found = list[Array]()
-        for share, block, part in zip(shares, self.blocks, parts, strict=True):
+        weights = self.outer.maximiser(np.array(duals))
+        found = []
+        for weight, block, part in zip(weights, self.blocks, parts, strict=True):
             best = np.zeros(block.shape)
-            if share:  # under l1 a single block has one
+            if weight:  # under l1 a single block has one
                 best = block.norm.maximiser(part)
-            found.append((share * best).reshape(-1))
+            found.append((weight * best).reshape(-1))
         return np.concatenate(found).reshape(V.shape)
 
     def partition(self, shape: Shape) -> None:
@@ -88,7 +88,7 @@ class OverBlocks(UndividedNorm):
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
         """Return Omega of flattened coefficients in CVXPY."""
-        atoms = list[Any]()
+        atoms = []
         start = 0
         for block in self.blocks:
             part = zeta[start : start + block.size]

@@ -178,8 +178,8 @@ class _OverGroups(ConjugatedNorm):
     def __post_init__(self) -> None:
         if not isinstance(self.norm, ConjugatedNorm):
             raise ValueError(
-                f"groups take one of L1, L2, LInf, Lp, Spectral and Nuclear, got {self.norm!r}: a "
-                "sum of Euclidean norms is GroupNorm"
+                f"groups take a norm of entries or of singular values, such as L2() or Nuclear(), "
+                f"got {self.norm!r}: a sum of Euclidean norms is GroupNorm"
             )
         object.__setattr__(self, "groups", as_groups(self.groups))
 
@@ -279,7 +279,7 @@ class SumOverGroups(_OverGroups):
     Parameters
     ----------
     norm : Norm
-        That of each group: any of this module but `GroupNorm`.
+        That of each group: any of `implicit_bias.norms` but `GroupNorm` and custom norms.
     groups : array_like of int, shape (M,) or (D,)
         Group of each gate column (or feature), 0 .. G - 1, none left out.
     axis : {-2, -1}

@@ -200,7 +200,7 @@ class Schatten(OfSingularValues):
 
 
 def as_matrix(coef: Array) -> Array:
-    """Coefficients (K, M, D) as the matrix (K, M D) of spectral and nuclear norms."""
+    """Return coefficients (K, M, D) as the matrix (K, M D), and a matrix as it is."""
     return coef.reshape(coef.shape[0], -1)
 
 

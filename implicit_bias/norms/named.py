@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -12,8 +12,8 @@ from implicit_bias.base.options import NORM_SYNONYMS
 from implicit_bias.base.rounding import SAFETY, Enclosure, gamma
 from implicit_bias.base.validation import Array, UnsuitableError, check_choice
 from implicit_bias.norms.entries import L1, L2, Entrywise, LInf, Lp
-from implicit_bias.norms.groups import SumOverGroups
-from implicit_bias.norms.matrices import Nuclear, Schatten, Spectral
+from implicit_bias.norms.groups import MaxOverGroups, SumOverGroups
+from implicit_bias.norms.matrices import Nuclear, OfSingularValues, Schatten, Spectral
 from implicit_bias.norms.norm import (
     ConjugatedNorm,
     HasAtom,
@@ -62,6 +62,23 @@ def as_norm(norm: Norm | HasValueAndDual | str, groups: ArrayLike | None = None)
     return OwnNorm(norm)
 
 
+def as_norm_of_one_row(norm: Norm) -> Norm:
+    """Return an equal norm of coefficients (1, M, D) that ignores their first axis.
+
+    A single row has one singular value, its Euclidean norm.
+
+    Examples
+    --------
+    >>> as_norm_of_one_row(SumOverGroups(Nuclear(), [0, 1, 1], axis=-1)).norm
+    L2()
+    """
+    if isinstance(norm, OfSingularValues):
+        return L2()
+    if isinstance(norm, SumOverGroups | MaxOverGroups):
+        return replace(norm, norm=cast(ConjugatedNorm, as_norm_of_one_row(norm.norm)))
+    return norm
+
+
 class AtomError(ValueError):
     """The `atom` of a custom norm failed: no trouble of a solver."""
 
@@ -79,7 +96,7 @@ class OwnNorm(OneGroupNorm):
         The norm; for a solver with ``atom(zeta, shape, cp)``, too.
     """
 
-    # Per entry of the array: the relative error of a value or a dual is gamma of all.
+    # Per entry: of an array of n entries, value and dual have relative error gamma(16 (n + 4)).
     roundings: ClassVar[int] = 16
 
     given: HasValueAndDual

@@ -34,7 +34,8 @@ from numpy.typing import NDArray
 from implicit_bias.base.rounding import Enclosure, ldexp_up
 from implicit_bias.base.validation import Array
 
-# Eigenvalues below this fraction of the largest one count as zero.
+# Singular values, and eigenvalues of a Gram matrix, below this fraction of the largest one count as
+# zero. It is some 5,000 roundings, more than make up what is computed instead of 0.
 RANK_TOLERANCE = 1e-12
 
 Shape: TypeAlias = tuple[int, ...]
@@ -77,7 +78,7 @@ class NormOf(ABC, Generic[Point, PointShape]):
     def maximiser(self, V: Point) -> Point:
         """Return a zeta of norm 1 with <zeta, V> = Omega_*(V), the direction of steepest ascent.
 
-        It is 0 for V = 0. Where several are best (l1: entries of the same size), it is the first.
+        It is 0 for V = 0. Under l1 it is the unit vector of the first of the largest entries.
 
         Raises
         ------
@@ -179,7 +180,7 @@ class OneGroupNorm(Norm):
 
 
 class SumNorm(Norm):
-    """A norm that is a sum over groups, and whose dual norm has no class in this package."""
+    """A norm that is given by its terms: Omega is their sum, Omega_* the largest dual norm."""
 
     @final
     def value(self, coef: Array) -> float:

@@ -55,7 +55,7 @@ import torch
 from torch import Tensor
 
 from implicit_bias.base.options import NORM_SYNONYMS
-from implicit_bias.base.validation import Array, check_choice, check_number
+from implicit_bias.base.validation import Array, UnsuitableError, check_choice, check_number
 from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, OfSingularValues, Spectral
 from implicit_bias.norms.entries import Entrywise
 from implicit_bias.norms.norm import NormOf
@@ -278,7 +278,7 @@ class OwnParameterNorm(ParameterNorm):
 
     def atom(self, zeta: Mapping[str, Any], shape: Shapes, cp: Any) -> Any:
         """Refuse: value, dual and maximiser are no expression."""
-        raise ValueError(f"{self.name} has no expression in CVXPY")
+        raise UnsuitableError(f"{self.name} has no expression in CVXPY")
 
 
 PARAMETER_NORMS: dict[str, ComposedNorm] = {

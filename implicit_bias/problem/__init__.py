@@ -16,9 +16,9 @@ margins.py          margins of many classes
 
 from implicit_bias.problem.attention import attention_margin
 from implicit_bias.problem.constraints import Constraints
-from implicit_bias.problem.features import BLOCK, Features, decision, gated_linear, sparse_is_faster
+from implicit_bias.problem.features import BLOCK, Features, decision, sparse_is_faster
 from implicit_bias.problem.margin_problem import (
-    SMALLEST_NORM,
+    SMALLEST_FEATURE_NORM,
     Architecture,
     C_in_words,
     HasHiddenLayer,

@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.rounding import Enclosure
 from implicit_bias.base.validation import Array, as_finite, check_shape
-from implicit_bias.norms import GroupNorm, HasValueAndDual, Norm, Partition, as_norm
+from implicit_bias.norms import GroupNorm, HasValueAndDual, Norm, OwnNorm, Partition, as_norm
 from implicit_bias.norms.entries import Entrywise
 from implicit_bias.norms.norm import Shape, SumNorm
 from implicit_bias.problem.margin_problem import MarginProblem
@@ -67,7 +67,8 @@ def attention_margin(
     norm : Norm or str
         Of W' as a matrix (E, D): "l2" (gradient descent on W), "nuclear" (on keys and queries
         apart), "linf" (Adam), "spectral" (Muon), "l1", an object of `implicit_bias.norms`, or a
-        custom norm, which gets coefficients (E, 1, D).
+        custom norm, which gets coefficients (E, 1, D). Groups of gate columns are groups of the E
+        rows.
     C : float
         Weight of the hinge loss in (0, inf]; inf is the hard margin. The norm is not squared, see
         `MarginProblem`.
@@ -126,56 +127,57 @@ class NormOfScores(SumNorm):
     """A norm of W' (E, D) as a matrix of E rows.
 
     Norms of matrices take coefficients (K', M, D) as a matrix of K' rows. A problem of attention
-    has K' = 1, M = E: this norm reshapes its coefficients (1, E, D) to (E, 1, D) first.
+    has K' = 1, M = E: this norm reshapes its coefficients (1, E, D) to the matrix first.
 
     Parameters
     ----------
     norm : Norm
-        Of coefficients (E, 1, D).
+        Of the matrix (E, D); a custom one of coefficients (E, 1, D), as it expects three axes.
     """
 
     norm: Norm
 
     def maximiser(self, V: Array) -> Array:
         """Return that of the matrix."""
-        return self.norm.maximiser(_as_matrix(V)).reshape(V.shape)
+        return self.norm.maximiser(self._as_matrix(V)).reshape(V.shape)
 
     def group_norms(self, coef: Array) -> Array:
         """Return the terms of the norm, shape (G,)."""
-        return self.norm.group_norms(_as_matrix(coef))
+        return self.norm.group_norms(self._as_matrix(coef))
 
     def dual_norms(self, V: Array) -> Array:
         """Return the terms of the dual norm, shape (G,)."""
-        return self.norm.dual_norms(_as_matrix(V))
+        return self.norm.dual_norms(self._as_matrix(V))
 
     def value_bound(self, coef: Array) -> float:
         """Return an upper bound on the norm, as a real number."""
-        return self.norm.value_bound(_as_matrix(coef))
+        return self.norm.value_bound(self._as_matrix(coef))
 
     def dual_bounds(self, V: Enclosure) -> Array:
         """Return upper bounds on the dual norms, shape (G,)."""
-        return self.norm.dual_bounds(Enclosure(_as_matrix(V.value), _as_matrix(V.radius)))
+        return self.norm.dual_bounds(Enclosure(self._as_matrix(V.value), self._as_matrix(V.radius)))
 
     def partition(self, shape: Shape) -> Partition | None:
         """Return that of the matrix."""
-        found = self.norm.partition(_matrix_shape(shape))
+        found = self.norm.partition(self._matrix_shape(shape))
         if found is None:
             return None
         return Partition(found.groups.reshape(shape), found.inner)
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
         """Return the norm in CVXPY."""
-        return self.norm.atom(zeta, _matrix_shape(shape), cp)
+        return self.norm.atom(zeta, self._matrix_shape(shape), cp)
 
+    def _matrix_shape(self, shape: Shape) -> Shape:
+        """Shape of the matrix, of coefficients (E, D) or (1, E, D)."""
+        E, D = shape[-2:]
+        if isinstance(self.norm, OwnNorm):
+            return E, 1, D
+        return E, D
 
-def _matrix_shape(shape: Shape) -> Shape:
-    """(E, 1, D) of coefficients (E, D) or (1, E, D)."""
-    return shape[-2], 1, shape[-1]
-
-
-def _as_matrix(coef: Array) -> Array:
-    """Return coefficients (E, D) or (1, E, D) as (E, 1, D)."""
-    return coef.reshape(_matrix_shape(coef.shape))
+    def _as_matrix(self, coef: Array) -> Array:
+        """Return coefficients (E, D) or (1, E, D) as the matrix."""
+        return coef.reshape(self._matrix_shape(coef.shape))
 
 
 def _as_places(best: ArrayLike, n_samples: int, n_tokens: int) -> NDArray[np.int64]:

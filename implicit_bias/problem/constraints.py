@@ -5,7 +5,8 @@ r"""The constraints of a margin problem: one per pair of a sample and a rival cl
 where n(p) is the sample of constraint p. Each constraint, or row, has an owner, the class y_n of
 its sample, and a rival, one of the other classes k; b_p = e_{y_n} - e_k. Scores f (N, K') =
 phi(x_n)' zeta are those of the first K' classes; the other classes score 0. So labels -1 and +1 are
-the case K' = 1 and need no other formulas:
+the case K' = 1 and need no other formulas. There class 0 is +1, as the first classes are those with
+scores. Labels 0 and 1 are numbered the other way: of them 1 stands for +1 (`margin_problem`).
 
 =================  ====  =================  ======================================================
 labels             K'    R                  b_p in R^K'
@@ -113,14 +114,14 @@ class Constraints:
         """Values (R,) of all constraints as (N, K - 1), those of a sample in a row."""
         return values.reshape(self.n_samples, self.n_classes - 1)
 
-    # --- between rows, samples and the problem: ``values`` are the alpha_p of the rows, (R,)
+    # --- between rows, samples and the problem: ``values`` are numbers of the rows, (R,)
 
-    def values(self, alpha: NDArray[Any]) -> NDArray[Any]:
+    def alpha_of_rows(self, alpha: NDArray[Any]) -> NDArray[Any]:
         """Dual variables of the rows, (R,), from those of the problem, (N,) or (N, K)."""
         return alpha.reshape(-1)[self._places]
 
     def alpha(self, values: NDArray[Any], elsewhere: Any = 0) -> NDArray[Any]:
-        """Dual variables of the problem, (N,) or (N, K), from those of the rows.
+        """Dual variables of the problem, (N,) or (N, K), from those of the rows: ``values``.
 
         Entries without a row among these, as those of a sample's own class, are ``elsewhere``.
         """
@@ -129,7 +130,7 @@ class Constraints:
         return alpha
 
     def equal_alpha(self) -> Array:
-        """Return dual variables of the problem, equal within each sample, whose sum is 1."""
+        """Return dual variables of the problem: equal within each sample, and of sum 1 there."""
         return self.alpha(np.full(len(self), 1.0 / (self.n_classes - 1)))
 
     def totals(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -164,7 +165,7 @@ class Constraints:
         return np.asarray(table[self._own_places] + table[self._rival_places])
 
     def weights(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Sum of alpha_p b_p over the rows of each sample, (N, K')."""
+        """Sum of alpha_p b_p over the rows of each sample, (N, K'); ``values`` are the alpha_p."""
         # b_p = e_{y_n} - e_k: each row adds its value to one entry, and takes it from another.
         table = np.zeros(self.n_samples * self.n_classes, dtype=values.dtype)
         np.add.at(table, self._own_places, values)
@@ -172,7 +173,7 @@ class Constraints:
         return table.reshape(self.n_samples, self.n_classes)[:, : self.width]
 
     @property
-    def labels(self) -> sp.csr_array:
+    def label_vectors(self) -> sp.csr_array:
         """The label vectors b_p, shape (R, K')."""
         return self.of_each_class(sp.csr_array(np.ones((len(self), 1))))
 
@@ -198,7 +199,7 @@ class Constraints:
         return np.arange(self.n_classes - 1)
 
     @cached_property
-    def offsets(self) -> Array:
+    def offset_columns(self) -> Array:
         """What free offsets, (J,), are multiplied by in each row: entries of b_p, shape (R, J)."""
         return self._label_entries(self.offset_classes)
 
@@ -217,7 +218,7 @@ class Constraints:
     # --- some of the rows
 
     def subset(self, index: Integers | NDArray[np.bool_]) -> Constraints:
-        """Return some of the rows."""
+        """Return some of the rows; in ascending order, so that those of a sample are together."""
         return replace(
             self,
             samples=self.samples[index],
@@ -229,7 +230,7 @@ class Constraints:
         """Return the rows with scores of all classes but the last, whose score is then 0."""
         return replace(self, width=self.n_classes - 1)
 
-    def labels_of_touched(self) -> Array:
+    def label_entries_of_touched(self) -> Array:
         """Entries of b_p for the classes that occur in these rows, but for the last: (R, J).
 
         The entry for the last class is minus the sum of the others.

@@ -29,7 +29,8 @@ def euclidean_form(problem: MarginProblem) -> tuple[Features, Integers]:
     Returns
     -------
     features : Features
-        Those of the samples, of shape (M, D), or each as a gate column, of shape (M D, 1).
+        Those of the samples, of shape (M, D), or each as a gate column, of shape (M D, 1). Their
+        ``groups`` are those of the first class alone.
     groups : ndarray of int, shape (K', M)
         Group of each gate of each class.
 
@@ -50,7 +51,7 @@ def euclidean_form(problem: MarginProblem) -> tuple[Features, Integers]:
     """
     features = problem.features
     shape = problem.norm_shape
-    if problem.norm is problem.gate_norm:
+    if problem.has_group_norm:
         return features, problem.gate_norm.groups_of_rows(shape[0]).reshape(shape[0], -1)
     found = problem.norm.partition(shape)
     if found is None or found.inner != "l2":
@@ -75,7 +76,7 @@ def in_groups_of_gates(problem: MarginProblem) -> MarginProblem:
     ValueError
         The norm is no sum of Euclidean norms over groups.
     """
-    if problem.norm is problem.gate_norm:
+    if problem.has_group_norm:
         return problem
     features, groups = euclidean_form(problem)
     return MarginProblem(

@@ -6,7 +6,7 @@ All that a problem needs of them are products with coefficients and with weights
 inner products, which are entries of a masked Gram matrix (`masked_gram`):
 
 ==================  ============================================  ==========
-apply(zeta)         f_k(x_n) = sum_m z_m(x_n) <zeta_km, x_n>      (N, K)
+scores(zeta)        f_k(x_n) = sum_m z_m(x_n) <zeta_km, x_n>      (N, K)
 adjoint(weights)    V_km = sum_n w_nk z_m(x_n) x_n                (K, M, D)
 row_gram(g)         (X X') o (Z_g Z_g')                           (N, N)
 matrix()            z_m(x_n) x_nd, where a solver must have it    (N, M D)
@@ -34,7 +34,7 @@ from implicit_bias.problem.constraints import Constraints, Integers
 from implicit_bias.problem.gating import GateMatrix, dense
 from implicit_bias.problem.masked_gram import masked_gram
 
-# Rows handled at once where a product needs a temporary of shape (rows, D).
+# Rows handled at once where a product needs a temporary of shape (rows, D) or (rows, M).
 BLOCK = 4096
 
 
@@ -88,7 +88,7 @@ class Features:
         """The gates (N, M), dense where that makes products with them faster."""
         return for_products(self.gates)
 
-    def apply(self, coef: Array) -> Array:
+    def scores(self, coef: Array) -> Array:
         """f_k(x_n), shape (N, K), of coefficients (K, M, D)."""
         return scores(self.X, self.fast_gates, coef)
 
@@ -171,7 +171,7 @@ def scores(X: Array, gates: GateMatrix, coef: Array) -> Array:
     """Scores f_k(x_n), shape (n, K), of coefficients (K, M, D)."""
     if gates.shape[1] == 1:  # one product of matrices for all classes
         return np.asarray(dense(gates) * (X @ coef[:, 0].T))
-    return np.stack([gated_linear(X, gates, part) for part in coef], axis=1)
+    return np.stack([_scores_of_class(X, gates, part) for part in coef], axis=1)
 
 
 def decision(X: Array, gates: GateMatrix, coef: Array) -> Array:
@@ -180,22 +180,8 @@ def decision(X: Array, gates: GateMatrix, coef: Array) -> Array:
     return found.reshape(len(X), *coef.shape[:-2])
 
 
-def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
-    """Predictor f(x_n) = sum_m z_m(x_n) <coef_m, x_n> for all samples.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, D)
-        Inputs.
-    gates : ndarray or CSR array of shape (n, M)
-        Gates of these inputs.
-    coef : ndarray of shape (M, D)
-        Coefficients zeta.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-    """
+def _scores_of_class(X: Array, gates: GateMatrix, coef: Array) -> Array:
+    """Scores f(x_n) = sum_m z_m(x_n) <coef_m, x_n>, shape (n,), of coefficients (M, D)."""
     values = np.empty(len(X))
     sparse_first = sparse_is_faster(gates)
     for start in range(0, len(X), BLOCK):

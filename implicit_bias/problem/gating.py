@@ -191,12 +191,14 @@ class HyperplaneContexts(Gating):
         Raises
         ------
         ValueError
-            Shapes that do not fit, NaN or infinity.
+            Shapes that do not fit, NaN or infinity; more hyperplanes per unit than
+            `MAX_HYPERPLANES`.
         """
         weights = as_finite(weights, "weights", 3)
         thresholds = as_finite(thresholds, "thresholds", 2)
         check_shape(thresholds, "thresholds", weights.shape[:2], "(H, k), as of weights (H, k, D)")
         n_units, n_hyperplanes = thresholds.shape
+        check_count(n_hyperplanes, "n_hyperplanes", 0, MAX_HYPERPLANES)
         # The contexts of X are known once there is a gating: ``occurs`` is filled in afterwards.
         occurs = np.zeros((n_units, 2**n_hyperplanes), dtype=bool)
         fitted = cls(weights, thresholds, occurs, single_precision)
@@ -361,9 +363,9 @@ class UnitGates(Gating):
     thresholds : ndarray of shape (H,)
         Compared with, or subtracted from, the projections.
     firing : {">", ">=", "sigmoid"} or callable
-        Open where the projection is greater, not smaller; the logistic function of the
-        difference (soft GaLU, Fiat et al. 2019); or any other function of it, applied to all
-        entries (n, H) at once, such as ``np.tanh``.
+        ">" and ">=" are open where the projection is greater than the threshold, or not smaller.
+        "sigmoid" is the logistic function of their difference (soft GaLU, Fiat et al. 2019). A
+        function of the difference is applied to all entries (n, H) at once, such as ``np.tanh``.
     always_on : bool
         Append one unit whose gate is 1 everywhere, so that no sample has all gates off.
     single_precision : bool
@@ -404,6 +406,9 @@ class UnitGates(Gating):
         random_state: RandomState = None,
     ) -> UnitGates:
         """Draw the gates of SVM-RC: normal or orthogonal directions.
+
+        The source has ">=" and a unit that is always on. Without it some samples have all gates
+        off.
 
         Parameters
         ----------

@@ -56,14 +56,22 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base import validation
 from implicit_bias.base.rounding import sum_up
 from implicit_bias.base.validation import Array
-from implicit_bias.norms import GroupNorm, HasValueAndDual, Norm, Partition, as_groups, as_norm
+from implicit_bias.norms import (
+    GroupNorm,
+    HasValueAndDual,
+    Norm,
+    Partition,
+    as_groups,
+    as_norm,
+    as_norm_of_one_row,
+)
 from implicit_bias.norms.named import name_of
 from implicit_bias.problem.constraints import Constraints
 from implicit_bias.problem.features import Features, decision
 from implicit_bias.problem.gating import GateMatrix, Gating, NoGates
 
 # The square of a smaller norm of features is not computed accurately.
-SMALLEST_NORM = 1e-150
+SMALLEST_FEATURE_NORM = 1e-150
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +118,9 @@ class MarginProblem:
     Attributes
     ----------
     gate_norm : GroupNorm
-        The groups of the gate columns; the norm itself where none is given.
+        The norm itself, if it is given as ``groups`` alone, as a `GroupNorm`, or, with two classes,
+        as another sum of Euclidean norms over groups of gate columns, such as l2 (then ``groups``
+        are replaced by those of the norm). Else the norm of ``groups``, which is not used.
 
     Raises
     ------
@@ -160,7 +170,7 @@ class MarginProblem:
         >>> max_margin(np.eye(3), [0, 1, 2], "linf")
         MarginProblem(N=3 samples, D=3 features, M=1 gates, 3 classes, norm linf, C=inf)
         """
-        groups = f" in {self.n_groups} groups" if self.norm is self.gate_norm else ""
+        groups = f" in {self.n_groups} groups" if self.has_group_norm else ""
         norm = "of groups" if groups else name_of(self.norm)
         return (
             f"MarginProblem(N={self.n_samples} samples, D={self.X.shape[1]} features, "
@@ -209,7 +219,10 @@ class MarginProblem:
 
         # Properties of the whole: they are computed from the fields, which are in place now.
         norms = self.feature_norms
-        if not np.isfinite(norms).all() or (norms[~self.zero_features] < SMALLEST_NORM).any():
+        if (
+            not np.isfinite(norms).all()
+            or (norms[~self.zero_features] < SMALLEST_FEATURE_NORM).any()
+        ):
             raise ValueError(
                 "the squares of X or of the gates over- or underflow: multiply X by a constant "
                 "that makes its entries about 1 (the optimum is divided by that constant)"
@@ -264,9 +277,14 @@ class MarginProblem:
         return (self.constraints.width, self.n_gates, self.X.shape[1])
 
     @property
+    def has_group_norm(self) -> bool:
+        """Whether the norm is that of groups of gate columns."""
+        return self.norm is self.gate_norm
+
+    @property
     def is_binary_group_lasso(self) -> bool:
         """Whether there are two classes, and the norm is that of groups of gate columns."""
-        return self.norm is self.gate_norm and self.norm_shape[0] == 1
+        return self.has_group_norm and self.norm_shape[0] == 1
 
     @property
     def no_offset(self) -> float | Array:
@@ -324,7 +342,7 @@ class MarginProblem:
 
     def decision(self, coef: Array) -> Array:
         """f(x_n), shape (N,) or (N, K), of coefficients, without the intercept."""
-        return self.features.apply(coef.reshape(self.norm_shape)).reshape(self.alpha_shape)
+        return self.features.scores(coef.reshape(self.norm_shape)).reshape(self.alpha_shape)
 
     def margins(self, decision: Array, intercept: float | Array = 0.0) -> Array:
         """y_n (f(x_n) + b), shape (N,); with classes, the smallest margin of each sample."""
@@ -334,12 +352,12 @@ class MarginProblem:
     def weights(self, alpha: Array) -> Array:
         """alpha_n y_n, shape (N,), or a_n = sum_k alpha_nk (e_{y_n} - e_k), shape (N, K)."""
         rows = self.constraints
-        return rows.weights(rows.values(alpha)).reshape(self.alpha_shape)
+        return rows.weights(rows.alpha_of_rows(alpha)).reshape(self.alpha_shape)
 
     def totals(self, alpha: Array) -> Array:
         """Sum of each sample's dual variables, sum_k alpha_nk, shape (N,)."""
         rows = self.constraints
-        return rows.totals(rows.values(alpha))
+        return rows.totals(rows.alpha_of_rows(alpha))
 
     def dual_vectors(self, alpha: Array) -> Array:
         """V_m = sum_n alpha_n y_n z_m(x_n) x_n, shape (M, D), or (K, M, D) of alpha (N, K).
@@ -359,7 +377,7 @@ class MarginProblem:
         Euclidean norms over groups, which need not be groups of gate columns.
         """
         V = self.dual_vectors(alpha)
-        if self.norm is self.gate_norm:
+        if self.has_group_norm:
             return self.gate_norm.aligned(V, group_norms)
         partition = cast(Partition, self.norm.partition(self.norm_shape))
         return V * group_norms[partition.groups].reshape(V.shape)
@@ -387,7 +405,7 @@ class MarginProblem:
         """Q_g = (y y') o (X X') o (Z_g Z_g') of two classes, shape (N, N)."""
         return np.outer(self.y, self.y) * self.features.row_gram(group)
 
-    def has_gates_of(self, other: MarginProblem) -> bool:
+    def has_features_of(self, other: MarginProblem) -> bool:
         """Whether inputs, gates and groups are those of another problem on the same samples."""
         return (
             np.array_equal(self.groups, other.groups)
@@ -614,6 +632,8 @@ def _as_norms(
     """
     if norm is not None:
         norm = as_norm(norm)
+        if shape[0] == 1:  # then norms of singular values are Euclidean norms
+            norm = as_norm_of_one_row(norm)
     if groups is not None:
         groups = as_groups(groups)
     n_gates = shape[1]
@@ -653,7 +673,7 @@ def as_gates(gates: object) -> GateMatrix:
         return validation.owned(validation.as_finite(gates, "gates", 2), gates)  # type: ignore[arg-type]
     validation.as_finite(sp.csr_array(gates).data, "gates", 1)
     matrix = sp.csr_array(gates, dtype=np.float64)
-    frozen = not any(array.flags.writeable for array in _arrays_of(matrix))
+    frozen = all(validation.is_frozen(array) for array in _arrays_of(matrix))
     # Gates of another problem are read-only and canonical: they are shared, without a copy. Others
     # are made canonical now, as entries that are stored twice cannot be added once read-only.
     if not (frozen and matrix.has_canonical_format):

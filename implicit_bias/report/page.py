@@ -44,7 +44,7 @@ from implicit_bias.report.figures.margins import margin_plots
 from implicit_bias.report.figures.plane import plane_plots
 from implicit_bias.report.figures.support import support_plots
 from implicit_bias.report.tables import define_once, tables, terms_of_verdicts
-from implicit_bias.report.words import class_names, class_note, data_facts, programs_in_words
+from implicit_bias.report.words import class_names, class_note, data_facts, problems_in_words
 
 # What a report writes into its folder.
 TABLES = ("models", "pairs", "predictions", "history")
@@ -113,10 +113,11 @@ def write_report(
     if described is None:
         described = evaluation
     # Figures of an earlier report may have other names than those of this one.
-    earlier = set((folder / "figures").glob("*.[ps][nv]g"))
+    figures = folder / "figures"
+    earlier = {*figures.glob("*.png"), *figures.glob("*.svg")}
     with style():
         drawn = _sections(comparison, described)
-        sources, pictures = _write_figures(folder / "figures", drawn)
+        sources, pictures = _write_figures(figures, drawn)
 
     if title is None:
         title = f"{', '.join(model.name for model in comparison.models)} on {described.name}"
@@ -139,7 +140,7 @@ def write_report(
     page = environment.get_template("page.html.j2").render(
         generator=GENERATOR,
         title=title,
-        meanings=meanings or programs_in_words(comparison),
+        meanings=meanings or problems_in_words(comparison),
         made=f"{datetime.now(UTC):%Y-%m-%d}",
         command=as_code(command),
         conclusions=conclusions,

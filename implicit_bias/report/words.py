@@ -33,16 +33,16 @@ def training_in_words(model: ModelResult) -> str:
     )
 
 
-def programs_in_words(comparison: Comparison) -> dict[str, str]:
+def problems_in_words(comparison: Comparison) -> dict[str, str]:
     """Name the optimization problem of each model: norm, gates and C."""
-    programs = {}
+    found = {}
     for model in comparison.models:
         if model.fitted is not None:
-            programs[model.name] = _program_in_words(model.fitted)
-    return programs
+            found[model.name] = _problem_in_words(model.fitted)
+    return found
 
 
-def _program_in_words(fitted: FittedMargin) -> str:
+def _problem_in_words(fitted: FittedMargin) -> str:
     """Name the norm, the gates and C of a model's optimization problem."""
     model = fitted.architecture
     # Groups of the norm, if it has its own; else those of the gating, one for each unit.

@@ -319,14 +319,20 @@ def _semidefinite_entries(problem: MarginProblem) -> int:
     """Entries of the cones that a matrix norm, or a sum or maximum of such, needs; else 0."""
     norm = problem.norm
     K, M, D = problem.norm_shape
+    of_scores = isinstance(norm, NormOfScores)
     if isinstance(norm, NormOfScores):
         norm = norm.norm
         K, M = M, 1
     # Both need a semidefinite matrix that holds zeta, (K, M D), beside two square blocks.
     orders = np.array([K + M * D])
     if isinstance(norm, norms.SumOverGroups | norms.MaxOverGroups):
-        columns = D if norm.axis == -2 else M
-        orders = K + columns * np.bincount(norm.groups)
+        sizes = np.bincount(norm.groups)
+        if norm.axis == -1:
+            orders = K + M * sizes
+        elif of_scores:  # groups of rows
+            orders = sizes + D
+        else:
+            orders = K + D * sizes
         norm = norm.norm
     if norm not in (norms.Nuclear(), norms.Spectral()):
         return 0

@@ -149,7 +149,7 @@ def order(problem: MarginProblem, rows: int) -> int:
 def kind_of(problem: MarginProblem) -> Kind:
     """Return what a problem's norm is made of, which selects the constants in `SECONDS`."""
     norm = problem.norm
-    if norm is problem.gate_norm:
+    if problem.has_group_norm:
         return "euclidean"
     if norms.entries_of(norm) is not None:
         return "entries"

@@ -232,7 +232,7 @@ class CvxpySolver(ExternalSolver):
         quadratic = quadratic and is_quadratic(problem)
         # Of a size that solvers of fixed absolute tolerances need.
         A = sp.csr_array(problem.features.of_rows(rows).matrix()) / scale
-        E = sp.csr_array(rows.offsets)
+        E = sp.csr_array(rows.offset_columns)
         zeta = cp.Variable(A.shape[1])
         b = cp.Variable(max(E.shape[1], 1))
         margins = A @ zeta

@@ -72,7 +72,7 @@ class EquilibratedProblem:
         self._basis = np.eye(1)
         if rows.width > 1:
             self._basis = scipy.linalg.helmert(rows.width)
-        labels = rows.labels @ self._basis.T
+        labels = rows.label_vectors @ self._basis.T
         r = len(self._basis)
 
         # --- centring --------------------------------------------------------------------------

@@ -221,7 +221,7 @@ class _WorkingProgram(RowRounds):
         rows = self.working
         unit = problem.scale
         n_columns = len(self.columns)
-        n_offsets = rows.offsets.shape[1]
+        n_offsets = rows.offset_columns.shape[1]
         A = problem.features.of_rows(rows).matrix()[:, self.columns] / unit
         groups = np.unique(self.groups[self.columns], return_inverse=True)[1]
         n_groups = int(groups.max()) + 1
@@ -241,7 +241,7 @@ class _WorkingProgram(RowRounds):
         cost = np.concatenate([*costs, np.zeros(n_offsets)])
         free = np.arange(len(cost)) >= len(cost) - n_offsets
         if n_offsets:  # b
-            blocks.append(sp.csr_array(rows.offsets))
+            blocks.append(sp.csr_array(rows.offset_columns))
         matrix = sp.hstack(blocks, format="csr")
         right = np.ones(len(rows))
         if not self.single:  # w <= 2 t
@@ -275,7 +275,7 @@ class _WorkingProgram(RowRounds):
 def gordan(problem: MarginProblem, rows: Constraints, deadline: Deadline) -> Array:
     """Return alpha >= 0, sum 1, with the smallest sum of |V_j|, on some rows; 0 without one."""
     A = problem.features.of_rows(rows).matrix() / problem.scale
-    E = sp.csr_array(rows.offsets)
+    E = sp.csr_array(rows.offset_columns)
     # max s subject to A zeta + E b >= s, |zeta_j| <= 1: its multipliers are alpha. Neither the
     # sizes of rows nor those of columns matter, but that of the multipliers.
     whole = sp.hstack([A, E], format="csr")

@@ -551,7 +551,7 @@ def _row_products(layout: Layout, weights: Tensor) -> Callable[[slice, slice, Te
     gram = X.new_empty((len(X), len(X)))
     of_samples(slice(0, len(X)), slice(0, len(X)), gram)
     place = torch.tensor(layout.place, device=device)
-    b = torch.tensor(rows.labels.toarray(), device=device) * weights[:, None]
+    b = torch.tensor(rows.label_vectors.toarray(), device=device) * weights[:, None]
 
     def of_pairs(new: slice, until: slice, out: Tensor) -> None:
         inner = gram.index_select(0, place[new]).index_select(1, place[until])

@@ -135,7 +135,7 @@ class ScaledProblem:
         self.nu = self.tensor(np.where(norms > 0, norms, self.scale))
         self.b = self.scale / self.nu
         self.C = self.tensor(problem.box[layout.rows.samples]) * self.nu
-        self.e = self.b[:, None] * self.tensor(layout.rows.offsets)
+        self.e = self.b[:, None] * self.tensor(layout.rows.offset_columns)
         self.n_rows = len(self.b)
         self.n_groups = layout.n_groups
         self.n_offsets = self.e.shape[1]
@@ -200,7 +200,7 @@ class ScaledProblem:
         # A start of fewer samples is padded with zeros; each cone moves them inside.
         whole = np.zeros(layout.problem.alpha_shape)
         whole[: len(start.alpha)] = start.alpha
-        return self.tensor(layout.rows.values(whole)) * self.nu
+        return self.tensor(layout.rows.alpha_of_rows(whole)) * self.nu
 
     def start_coef(self, start: Start) -> Tensor:
         """Return the coefficients of a start in the features, (K', D')."""
@@ -216,7 +216,7 @@ class ScaledProblem:
             # With several offsets the classes' sums depend on each other, which `repaired` solves
             # for.
             whole = repaired(self.layout.problem, self.alpha(alpha))
-            return self.tensor(self.layout.rows.values(whole)) * self.nu
+            return self.tensor(self.layout.rows.alpha_of_rows(whole)) * self.nu
         # The class with the larger sum is scaled down: alpha stay within their boxes.
         positive = self.e[:, 0] > 0
         sizes = (self.e[:, 0] * alpha).abs()

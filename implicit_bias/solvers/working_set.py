@@ -322,7 +322,7 @@ class _WorkingRows(RowRounds):
 
     def _exchange_rows(self, alpha: Array) -> bool:
         """Choose the next working set, from dual variables: whether it has settled."""
-        values = self.constraints.values(alpha)[self.rows]
+        values = self.constraints.alpha_of_rows(alpha)[self.rows]
         kept = self.staying(self.policy.clear(self.margins[self.rows], values))
         room = self.policy.room(len(self.rows), len(kept), len(self.constraints))
         worst = self.violators(room)

@@ -59,8 +59,8 @@ class TrainingConfig:
         What makes a step of the gradient, see `training.optimizers`; each is biased towards the
         maximum margin of another norm.
     loss : {"logistic", "exponential", "cross-entropy"} or MarginLoss
-        Loss of a margin, of many classes that of `margins.soft_margins`; the mean over the batch
-        is minimised. The cross-entropy is the logistic loss.
+        Loss of a margin, of many classes that of `margins.logsumexp_margins`; the mean over the
+        batch is minimised. The cross-entropy is the logistic loss.
     rule : {"gradient", "local"}
         What learns from the loss: the network as a whole, or each unit by itself (see
         `training.minibatch`; only networks with fixed gates).
@@ -155,7 +155,7 @@ class LimitConfig:
     method : {"plain", "momentum", "accelerated"}
         See `training.limit`.
     loss : {"exponential", "logistic", "cross-entropy"} or MarginLoss
-        The cross-entropy is the logistic loss, see `margins.soft_margins`. One of your
+        The cross-entropy is the logistic loss, see `margins.logsumexp_margins`. One of your
         own is checked numerically to be exponential-like.
     momentum : float
         mu of the momentum method, in [0, 1).

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from implicit_bias.base.wording import number, percent
 from implicit_bias.networks import Network
-from implicit_bias.problem.margins import smallest_margins, soft_margins
+from implicit_bias.problem.margins import logsumexp_margins, smallest_margins
 from implicit_bias.training.configuration import LimitConfig, OwnLoop, TrainingConfig
 from implicit_bias.training.losses import MarginLoss
 
@@ -142,9 +142,9 @@ class Observer:
     @torch.no_grad()
     def __call__(self, step: int) -> HistoryPoint:
         """Measure the module as it is now, after this many steps."""
-        # The loss is one of the soft smallest margin of each sample; errors count the smallest.
+        # The loss is one of the log-sum-exp margin of each sample; errors count the smallest.
         outputs = outputs_in_chunks(self.module, self.inputs, self.chunk)
-        soft = soft_margins(outputs, self.labels)
+        soft = logsumexp_margins(outputs, self.labels)
         margins = smallest_margins(outputs, self.labels)
         gates_changed = math.nan
         if isinstance(self.module, Network):

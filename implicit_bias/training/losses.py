@@ -12,7 +12,7 @@ Then gradient descent on separable data goes, in direction, to a KKT point of th
 The logistic and the exponential loss are such; a loss with a polynomial tail is none: f'(q) q
 stays bounded.
 
-Of many classes they are losses of the soft smallest margin, `margins.soft_margins`; the logistic
+Of many classes they are losses of the log-sum-exp margin, `margins.logsumexp_margins`; the logistic
 loss is the cross-entropy then.
 
 The losses are computed from their logarithm -f(q), which is still a number of ordinary size where

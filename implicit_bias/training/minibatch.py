@@ -4,7 +4,7 @@ minimise  mean_n loss(y_n f(x_n)),  loss(m) = log(1 + exp(-m))  (logistic: binar
                                     loss(m) = exp(-m)           (exponential)
 
 by (mini-batch) gradient descent with momentum and one cut of the step size, or by another optimizer
-(see `training.optimizers`). Of many classes it is the loss of the soft smallest margin of each
+(see `training.optimizers`). Of many classes it is the loss of the log-sum-exp margin of each
 sample (see `margins`), with which the logistic loss is the cross-entropy. On separable data the
 weights grow without bound; what converges is their direction, and with it the normalised margin
 min_n y_n f(x_n) / norm, by which the history measures how far training has come.
@@ -38,7 +38,7 @@ from torch import Tensor
 from implicit_bias.base.threads import threads
 from implicit_bias.base.validation import torch_generator
 from implicit_bias.networks import Network
-from implicit_bias.problem.margins import soft_margins
+from implicit_bias.problem.margins import logsumexp_margins
 from implicit_bias.training.configuration import OwnLoop
 from implicit_bias.training.configuration import TrainingConfig as TrainingConfig
 from implicit_bias.training.history import Ending, HistoryPoint, Observer, OnProgress, Result
@@ -151,7 +151,7 @@ def train(
                     outputs = network.unit_outputs(*x)
                 else:
                     outputs = network(*x)[:, None]
-                margins = soft_margins(
+                margins = logsumexp_margins(
                     outputs.flatten(0, 1), targets.repeat_interleave(outputs.shape[1])
                 )
                 # The mean over samples, for each unit; no weight is in the loss of two units.

@@ -1,6 +1,6 @@
 """What is trained towards its limit: the log of a module's loss as a function of its weights.
 
-F(theta) = log(1/N sum_n l(s_n)),     s_n the (soft smallest) margin of sample n.
+F(theta) = log(1/N sum_n l(s_n)),     s_n the (log-sum-exp) margin of sample n.
 
 A `Trainee` is a network of this package, or any other homogeneous torch module, with its samples.
 It evaluates F and its gradient at any weights theta, and measures the module at those it has.
@@ -33,7 +33,7 @@ from implicit_bias.modules.stationarity import balance
 from implicit_bias.modules.subject import NOTHING_TRAINED, Subject, margins_of, offering_leading
 from implicit_bias.networks import Network
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm, check_parts
-from implicit_bias.problem.margins import soft_margins
+from implicit_bias.problem.margins import logsumexp_margins
 from implicit_bias.training.history import (
     chunks,
     min_margin,
@@ -151,7 +151,7 @@ class Trainee:
         self.set_weights(weights)
         outputs = outputs_in_chunks(self.module, self.inputs, self.chunk)
         # In logarithms, as the losses themselves underflow late in a training.
-        log_losses = self.loss.log_loss(soft_margins(outputs, self.labels))
+        log_losses = self.loss.log_loss(logsumexp_margins(outputs, self.labels))
         log_loss = torch.logsumexp(log_losses, dim=0) - math.log(len(log_losses))
         return log_loss.item(), min_margin(self.module, outputs, self.labels), log_losses
 
@@ -165,7 +165,7 @@ class Trainee:
         all_log_losses = []
         for rows in chunks(len(self.labels), self.chunk):
             outputs = outputs_of(self.module, samples_of(self.inputs, rows))
-            log_losses = self.loss.log_loss(soft_margins(outputs, self.labels[rows]))
+            log_losses = self.loss.log_loss(logsumexp_margins(outputs, self.labels[rows]))
             log_S = torch.logsumexp(log_losses, dim=0)
             with differentiated():
                 parts = torch.autograd.grad(log_S - log_n, list(self.parameters.values()))

@@ -62,6 +62,18 @@ def test_an_owned_array_does_not_change_with_the_callers() -> None:
     assert validation.owned(frozen, frozen) is frozen
 
 
+def test_a_read_only_view_of_a_writable_array_is_not_shared() -> None:
+    given = np.ones(3)
+    view = given[:2]
+    view.setflags(write=False)
+    kept = validation.owned(view, view)
+    given[0] = 7.0
+    assert kept.tolist() == [1.0, 1.0]
+    given.setflags(write=False)
+    part = given[1:]
+    assert validation.owned(part, part) is part
+
+
 def test_labels_are_signs_or_places() -> None:
     signs, classes = validation.as_class_labels([1, -1, 1], 3)
     assert (signs.tolist(), classes) == ([1.0, -1.0, 1.0], None)

@@ -17,7 +17,7 @@ from example_modules import seeded
 from implicit_bias import MarginProblem
 from implicit_bias.base.validation import Array
 from implicit_bias.networks import GLN
-from implicit_bias.problem import gated_linear
+from implicit_bias.problem import decision
 from implicit_bias.problem.gating import HyperplaneContexts
 
 Contexts: TypeAlias = NDArray[np.int64]
@@ -143,7 +143,7 @@ def test_norm_is_the_least_of_all_coefficients(sizes: Sizes) -> None:
 def test_a_deep_network_is_the_two_layer_network_of_its_paths(network: GLN) -> None:
     paths, coef = gln.path_contexts(network.gatings, X), gln.path_coef(network)
     assert paths.n_units == np.prod([gating.n_units for gating in network.gatings])
-    predicted = gated_linear(X, paths.gates(X), coef)
+    predicted = decision(X, paths.gates(X), coef)
     np.testing.assert_allclose(predicted, network.decision(X), rtol=1e-9, atol=1e-9)
     assert gln.path_norm(network) == pytest.approx(group_norm(coef, paths.n_units))
 
@@ -161,7 +161,7 @@ def test_norm_of_the_paths_is_at_most_that_of_the_weights(network: GLN) -> None:
 def test_given_its_upper_layers_a_network_has_two_layers(network: GLN) -> None:
     gates, coef = gln.first_layer_gates(network, X), gln.first_layer_coef(network)
     groups = network.gatings[0].groups
-    predicted = gated_linear(X, gates, coef)
+    predicted = decision(X, gates, coef)
     np.testing.assert_allclose(predicted, network.decision(X), rtol=1e-9, atol=1e-9)
     # Each unit in the column of its context.
     np.testing.assert_array_equal(gates != 0, network.gatings[0].gates(X).toarray() != 0)

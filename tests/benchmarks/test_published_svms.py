@@ -9,7 +9,7 @@ import pytest
 from benchmarks.lippl2022 import draws
 from implicit_bias import MarginProblem, Solution, Status, solve
 from implicit_bias.base.validation import Array
-from implicit_bias.problem import gated_linear
+from implicit_bias.problem import decision
 from implicit_bias.problem.gating import Gating, NoGates, UnitGates
 from mnist import mnist, needs_mnist, parts
 
@@ -31,7 +31,7 @@ def certified(problem: MarginProblem, tol: float = 1e-6) -> Solution:
 def accuracy(gating: Gating, solution: Solution) -> float:
     """Share of y f(x) > 0 of the validation images: a prediction of 0 is an error."""
     unseen = parts().validation
-    outputs = gated_linear(unseen.X, gating.gates(unseen.X), solution.coef)
+    outputs = decision(unseen.X, gating.gates(unseen.X), solution.coef)
     return float(np.mean(unseen.y * outputs > 0))
 
 

@@ -11,7 +11,7 @@ from drawn import hard, normal, sphere
 from implicit_bias.datasets.parities import cube
 from implicit_bias.kernels import gated_least_squares as galu
 from implicit_bias.kernels import least_squares as fitted
-from implicit_bias.problem import gated_linear
+from implicit_bias.problem import decision
 from implicit_bias.problem.gating import UnitGates
 
 CHERNOFF = theorems_1_and_2.CHERNOFF
@@ -104,7 +104,7 @@ def test_one_output_of_alternating_search_is_least_squares() -> None:
     best = fitted.least_squares(X, gates, y)
     np.testing.assert_allclose(found.losses[1:], best.loss, rtol=1e-6)
     np.testing.assert_allclose(
-        found.decision(X, gates)[:, 0], gated_linear(X, gates, best.coef), atol=1e-6
+        found.decision(X, gates)[:, 0], decision(X, gates, best.coef), atol=1e-6
     )
 
 

@@ -33,9 +33,9 @@ def test_each_class_must_be_balanced() -> None:
     rows = max_margin(np.eye(3), [0, 1, 2], intercept=True).constraints
     alpha = np.zeros((3, 3))
     alpha[1, 2] = 1.0  # from class 1 to class 2: the flows of class 0 are 0
-    assert not is_balanced(rows, rows.values(alpha))
+    assert not is_balanced(rows, rows.alpha_of_rows(alpha))
     alpha[2, 1] = 1.0
-    assert is_balanced(rows, rows.values(alpha))
+    assert is_balanced(rows, rows.alpha_of_rows(alpha))
 
 
 def test_no_entry_grows_beyond_its_cap() -> None:

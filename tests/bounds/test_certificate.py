@@ -214,8 +214,8 @@ def test_an_offset_of_a_problem_without_one_is_not_graded() -> None:
 def test_bounds_that_contradict_each_other_have_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = separable("gln")
     solution = solve(problem)
-    right = Features.apply
-    monkeypatch.setattr(Features, "apply", lambda *given: 2 * right(*given))
+    right = Features.scores
+    monkeypatch.setattr(Features, "scores", lambda *given: 2 * right(*given))
     found = certify(problem, solution.coef, solution.alpha)
     assert np.isnan(found.gap)
     assert "contradict" in str(found)

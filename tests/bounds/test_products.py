@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from implicit_bias.base.rounding import Enclosure, gamma, row_norms
 from implicit_bias.bounds import products
-from implicit_bias.problem import gated_linear
+from implicit_bias.problem import decision
 from oracles import fractions
 
 
@@ -57,7 +57,7 @@ def test_enclosures_contain_the_real_products(
     coef = rng.normal(size=(3, 4))
     f = ((exact_Z @ fractions(coef)) * exact_X).sum(axis=1)
     errors = products.score_errors(gates, row_norms(X), coef)
-    contains(Enclosure(gated_linear(X, gates, coef), errors), f)
+    contains(Enclosure(decision(X, gates, coef), errors), f)
     contains(products.precise_predictions(gates, X, coef, np.arange(n)), f)
 
 
@@ -73,7 +73,7 @@ def test_blocks_of_samples_and_of_features() -> None:
     np.testing.assert_array_equal(V.value, Z.T @ (weights[:, None] * X)[:, columns])
     assert not V.radius.any()  # integers: nothing is rounded
     found = products.precise_predictions(Z, X, coef, np.arange(3, n))
-    np.testing.assert_array_equal(found.value, gated_linear(X, Z, coef)[3:])
+    np.testing.assert_array_equal(found.value, decision(X, Z, coef)[3:])
     assert (found.radius <= 1e-15 * np.abs(found.value) + 1e-100).all()
 
 

@@ -11,18 +11,19 @@ import scipy.sparse as sp
 from sklearn.dummy import DummyClassifier
 
 from comparison.samples import TEST, TRAIN, compared, fitted_models
-from implicit_bias import GLNSVC, MaxMarginSVC, compare
+from implicit_bias import GLNSVC, GatedSVC, MaxMarginSVC, compare
 from implicit_bias.base.wording import number, percent
 from implicit_bias.comparison import first_svm
+from implicit_bias.norms import L1, SumOverGroups
 
 
-def test_programs_and_svms_of_a_network() -> None:
+def test_problems_and_svms_of_a_network() -> None:
     soft = GLNSVC(n_units=4, random_state=0, C=2.0).fit(TRAIN.X, TRAIN.y)
     other_gates = MaxMarginSVC(C=2.0).fit(TRAIN.X, TRAIN.y)
     models = {"soft": soft, **fitted_models(), "other gates": other_gates}
     result = compare(models, TEST.X, TEST.y, train=(TRAIN.X, TRAIN.y))
     network = result.model("network")
-    names = [[model.name for model in same] for same in result.programs()]
+    names = [[model.name for model in same] for same in result.problems()]
     assert names == [["soft"], ["svm", "network"], ["l2"], ["other gates"]]
     assert result.svm_of(network) is result.model("svm")
     assert [model.name for model in result.soft_svms_of(network)] == ["soft"]
@@ -31,12 +32,12 @@ def test_programs_and_svms_of_a_network() -> None:
     assert first_svm([network]) is None
     assert result.model("soft").known_margin.largest_margin is None
     assert "(C = 2)" in str(result)
-    # Without the SVM of its program a network stands beside one of its gates with a finite C.
+    # Without the SVM of its problem a network stands beside one of its gates with a finite C.
     beside_soft = replace(result, models=tuple(m for m in result.models if m.name != "svm"))
     facts = beside_soft.standing(network)
     assert (facts.svm, facts.soft) == ("soft", "2")
     assert facts.agreement == result.agreement("network", "soft")
-    for name in ("soft", "l2"):  # each the only model of its program
+    for name in ("soft", "l2"):  # each the only model of its problem
         margin = result.model(name).known_margin
         assert margin.optimum == margin.certificate.lower
     last = network.history[-1]
@@ -45,6 +46,7 @@ def test_programs_and_svms_of_a_network() -> None:
     with pytest.raises(ValueError, match="no margin"):
         result.model("logistic").known_margin  # noqa: B018
     assert set(result.history_frame()["model"]) == {"network"}
+    assert network.steps == last.step == 400
 
 
 def test_a_comparison_prints_a_table_and_its_verdict() -> None:
@@ -97,8 +99,35 @@ def test_predictions_have_a_row_per_sample() -> None:
     ids=["frame", "sparse"],
 )
 def test_samples_with_missing_values_are_the_same_samples(inputs: Any) -> None:
-    others = inputs[::-1]  # the same, and a missing value in another place
     model = DummyClassifier().fit([[0.0], [0.0]], [0, 1])
-    for train, held_out in ((inputs.copy(), False), (others, True)):
-        found = compare({"it": model}, inputs, [0, 1], train=(train, [0, 1]))
+    # In any order, and of some of them only; but not where a value is missing that is known here.
+    for train, held_out in ((inputs.copy(), False), (inputs[::-1], False), (inputs[1:], True)):
+        found = compare({"it": model}, inputs, [0, 1], train=(train, [0, 1][: train.shape[0]]))
         assert found.held_out is held_out
+
+
+def test_some_of_the_training_samples_are_not_held_out() -> None:
+    train = (TRAIN.X, TRAIN.y)
+    svm = {"svm": fitted_models()["svm"]}
+    assert compare(svm, TRAIN.X[5:1:-1], TRAIN.y[5:1:-1], train=train).held_out is False
+    assert compare(svm, TRAIN.X[:3].tolist(), TRAIN.y[:3], train=train).held_out is False
+    mixed = np.concatenate([TRAIN.X[:3], TEST.X[:3]])
+    assert compare(svm, mixed, np.append(TRAIN.y[:3], TEST.y[:3]), train=train).held_out is True
+
+
+def test_dead_units_need_an_svm_of_the_same_groups() -> None:
+    """One with a finite C may have other groups; the network's problem has one per unit."""
+    network = fitted_models()["network"]
+    gating = network.gating()
+    norm = SumOverGroups(L1(), np.repeat([0, 1], 4))
+    svm = GatedSVC(gating, norm=norm, C=1.0).fit(TRAIN.X, TRAIN.y)
+    models = {"svm": svm, "network": network}
+    found = compare(models, TEST.X, TEST.y, train=(TRAIN.X, TRAIN.y))
+    standing = found.standing(found.model("network"))
+    assert (standing.svm, standing.soft, standing.dead) == ("svm", "1", 0)
+
+
+@pytest.mark.parametrize("name", ["true label", "models differ"])
+def test_a_model_is_not_called_as_a_column_of_the_predictions(name: str) -> None:
+    with pytest.raises(ValueError, match="another name"):
+        compare({name: fitted_models()["svm"]}, TEST.X, TEST.y)

@@ -63,7 +63,7 @@ def test_chance_level_is_what_independent_models_show(n_classes: int) -> None:
 def test_margins_by_hand() -> None:
     svm = compared().model("svm").known_margin
     network = compared().model("network").known_margin
-    assert svm.optimum == network.optimum  # one program: same gates, groups and data
+    assert svm.optimum == network.optimum  # one problem: same gates, groups and data
     assert svm.excess == pytest.approx(0.0, abs=1e-8)
     trained = fitted_models()["network"].network_
     zeta = trained.coef().reshape(4, 2, -1)  # (H, C, D), row-major
@@ -99,7 +99,7 @@ def test_margins_include_the_intercept() -> None:
     np.testing.assert_allclose(result.model("many").known_margin.margins, margins, rtol=1e-6)
 
 
-def test_a_program_has_one_norm_and_one_C() -> None:
+def test_a_problem_has_one_norm_and_one_C() -> None:
     blobs = make_toy("blobs", 40, noise=0.1)
     unfitted = {
         "l2": MaxMarginSVC(tol=1e-2),
@@ -110,7 +110,7 @@ def test_a_program_has_one_norm_and_one_C() -> None:
     }
     models = {name: model.fit(blobs.X, blobs.y) for name, model in unfitted.items()}
     result = compare(models, blobs.X, blobs.y, train=(blobs.X, blobs.y))
-    names = [[model.name for model in same] for same in result.programs()]
+    names = [[model.name for model in same] for same in result.problems()]
     assert names == [["l2", "again"], ["linf"], ["soft"], ["no intercept"]]
     best = models["again"].solution_.certificate.lower
     assert result.model("l2").known_margin.optimum == pytest.approx(best)
@@ -130,7 +130,7 @@ def test_an_svm_without_a_solution_has_no_error() -> None:
     assert result.model("gated").error == 0.0
 
 
-def test_what_an_svm_proves_inseparable_holds_for_its_program() -> None:
+def test_what_an_svm_proves_inseparable_holds_for_its_problem() -> None:
     X = np.vstack([TRAIN.X, TRAIN.X[:1]])
     y = np.append(TRAIN.y, -TRAIN.y[0])
     with pytest.warns(UserWarning, match="not separable"):

@@ -60,5 +60,5 @@ def test_a_pipeline_is_compared_by_its_last_step() -> None:
     assert found.known_margin.excess == pytest.approx(alone.known_margin.excess)
     assert found.known_margin.norm == pytest.approx(alone.known_margin.norm)
     assert (found.error, found.train_wrong) == (alone.error, alone.train_wrong)
-    assert found.known_margin.program != result.model("on the inputs").known_margin.program
+    assert found.known_margin.problem != result.model("on the inputs").known_margin.problem
     assert result.model("searched").known_margin.norm == pytest.approx(found.known_margin.norm)

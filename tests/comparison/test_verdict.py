@@ -75,6 +75,17 @@ def test_what_is_stated_of_a_network() -> None:
     alone = replace(STANDING, agreement=None, wrong=None, to_limit="")
     assert [str(line) for line in conclude(alone).lines] == [found]
     assert "final gates" in conclude(replace(STANDING, gates_moved=True)).headline
+    assert "final gates" not in found
+
+
+@pytest.mark.parametrize("facts", [STANDING, Ranking(models=["a"], best="a", count=Count(3, 9))])
+def test_samples_are_called_test_samples_only_where_they_are_known_to_be(facts: Any) -> None:
+    names = {True: "test samples", False: "training samples"}
+    for held_out in (True, False, None):
+        stated = str(conclude(replace(facts, held_out=held_out)))
+        for of, name in names.items():
+            assert (name in stated) is (of is held_out)
+    assert "test samples" in str(conclude(facts))
 
 
 RANKING = Ranking(models=["a", "b"], best="a", count=Count(3, 100))

@@ -344,6 +344,10 @@ def test_shapes_follow_those_of_the_values() -> None:
     assert column.coef.shape == (1, 1, 6)
     assert np.shape(column.intercept) == (1,)
     assert column.predict(X).shape == (4, 1)
+    # One output has one row, (1, M, D), on which norms of singular values are Euclidean norms.
+    gated = min_norm(X, X[:, 0], "nuclear", gates=normal(4, 3, seed=1))
+    assert gated.coef.shape == (3, 6)
+    assert gated.norm.value(gated.coef) == pytest.approx(gated.upper, rel=1e-9)
 
 
 def test_predictions_take_gates_as_numbers_or_as_a_function() -> None:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from drawn import hard, normal
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.least_squares import gated_features, gated_gram, least_squares
-from implicit_bias.problem import gated_linear
+from implicit_bias.problem import decision
 from implicit_bias.problem.gating import UnitGates
 
 M, D, K = 60, 4, 7
@@ -45,9 +45,9 @@ def test_least_squares_is_the_pseudo_inverse(firing: Any, n_filters: int) -> Non
     # The Gram matrix squares the condition number, up to 1e5 here.
     np.testing.assert_allclose(found.coef.reshape(-1), expected, rtol=1e-5, atol=1e-6)
     assert found.rank == np.linalg.matrix_rank(phi) == min(M, n_filters * D)
-    decision = gated_linear(X, gates, found.coef)
-    np.testing.assert_array_equal(found.decision(X, gates), decision)
-    assert found.loss == pytest.approx(np.mean((y - decision) ** 2), abs=1e-10)
+    outputs = decision(X, gates, found.coef)
+    np.testing.assert_array_equal(found.decision(X, gates), outputs)
+    assert found.loss == pytest.approx(np.mean((y - outputs) ** 2), abs=1e-10)
 
 
 @pytest.mark.parametrize("n_units", [3, 40])

@@ -303,7 +303,7 @@ def check(name: str, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.fast(
-    *("l1", "l2", "linf", "lp1.5", "lp1.0000000000000002", "lp1e+16", "schatten1.5"),
+    *("l1", "l2", "linf", "lp1.5", "lp1.0000000000000002", "lp1000.0", "lp1e+16", "schatten1.5"),
     *("schatten1e+16", "features", "linf-of-features", "l1-of-gates", "largest-l1"),
     *("nuclear-per-gate", "layers", "gates", "gates-apart", "own"),
 )
@@ -313,6 +313,21 @@ def test_bounds_are_above_the_exact_norms(name: str) -> None:
     rng = np.random.default_rng(CASES[name].shape)
     for _ in range(8):
         check(name, rng)
+
+
+@pytest.mark.parametrize("size", [12, 100_000])
+@pytest.mark.parametrize("p", [1.0 + 2.0**-52, 1.5, 3.0, 1e3])
+def test_bounds_hold_for_powers_of_8_roundings(p: float, size: int) -> None:
+    """The value may be as far below the norm as roundings of this number take it."""
+    norm = Lp(p)
+    coef = np.ones((1, 1, size))
+    down = 1 - mpfr(2.0**-53)
+    # Division by the largest entry, powers, their sum; the root of it.
+    worst = down * (down ** (8 + size - 1)) ** (1 / mpfr(p))
+    # The root's exponent is rounded once, and that of a dual norm twice before.
+    worst *= mpfr(size) ** (-3 * mpfr(2.0**-53))
+    worst *= down**8 * down
+    assert mpfr(norm.value_bound(coef)) / mpfr(norm.value(coef)) * worst >= 1
 
 
 def test_norms_of_groups_are_enclosed_with_the_rounding_of_their_sums() -> None:
@@ -339,12 +354,14 @@ def test_a_square_that_is_rounded_away_is_in_the_bound(norm: Norm, shape: tuple[
     assert bound**2 >= 1 + mpq(2) ** -54
 
 
-def test_singular_values_that_are_rounding_do_not_count_in_a_maximiser() -> None:
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_singular_values_that_are_rounding_do_not_count_in_a_maximiser(size: float) -> None:
     """The polar factor of a product of vectors is that of the vectors over their norms."""
     left = np.array([0.1, 0.2, 0.3])
     right = np.array([0.7, 0.9, 1.1])
     expected = np.outer(left / np.linalg.norm(left), right / np.linalg.norm(right))
-    np.testing.assert_allclose(Spectral().maximiser(np.outer(left, right)), expected, atol=1e-14)
+    found = Spectral().maximiser(size * np.outer(left, right))
+    np.testing.assert_allclose(found, expected, atol=1e-14)
 
 
 @pytest.mark.parametrize(("norm", "expected"), [(Spectral(), 4.0), (Nuclear(), 7.0)])

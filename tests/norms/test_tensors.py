@@ -17,6 +17,7 @@ from implicit_bias.norms.tensors import (
     Parameters,
     as_parameter_norm,
     check_parts,
+    up_to_scales,
 )
 
 NORMS: dict[str, ParameterNorm] = {
@@ -157,3 +158,11 @@ def test_how_tensors_are_put_together_must_be_said() -> None:
         ComposedNorm(L1(), Spectral())
     expected = NORMS["max-of-l2"].value(draw())
     assert ComposedNorm(own, LInf()).value(draw()) == pytest.approx(expected, rel=1e-13)
+
+
+def test_a_norm_keeps_its_name_under_scales() -> None:
+    for name, norm in PARAMETER_NORMS.items():
+        assert isinstance(norm, ComposedNorm)
+        assert up_to_scales(norm) == name
+        assert up_to_scales(ComposedNorm(norm.inner, norm.outer, scale={"conv": 2.0})) == name
+    assert up_to_scales(NORMS["max-of-l2"]) == up_to_scales(NORMS["sum-of-spectral"]) == ""

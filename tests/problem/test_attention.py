@@ -1,5 +1,6 @@
 """Attention as token selection: against CVXPY, by hand, and errors of input."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import cvxpy as cp
@@ -9,7 +10,7 @@ import pytest
 from implicit_bias import Status, attention_margin, solve
 from implicit_bias.base.rounding import Enclosure
 from implicit_bias.base.validation import Array
-from implicit_bias.norms import Nuclear, SumOverGroups
+from implicit_bias.norms import L2, GroupNorm, Nuclear, SumOverGroups
 
 N, T, D, E = 6, 4, 5, 3
 RNG = np.random.default_rng(0)
@@ -49,12 +50,29 @@ def test_the_optimum_is_that_of_the_definition(norm: str) -> None:
 
 
 def test_norms_that_see_rows_or_groups() -> None:
-    """Groups of features are blocks of columns of W'."""
-    blocks = SumOverGroups(Nuclear(), np.array([0, 0, 1, 1, 1]), axis=-1)
+    """Groups of features are blocks of columns of W', groups of gate columns those of rows."""
     coef = RNG.normal(size=(E, D))
-    found = attention_margin(TOKENS, QUERY, BEST, blocks).norm.value(coef)
-    parts = (np.linalg.norm(part, "nuc") for part in (coef[:, :2], coef[:, 2:]))
-    assert found == pytest.approx(sum(parts))
+    columns = SumOverGroups(Nuclear(), np.array([0, 0, 1, 1, 1]), axis=-1)
+    rows = SumOverGroups(Nuclear(), np.array([0, 0, 1]))
+    for norm, parts in ((columns, (coef[:, :2], coef[:, 2:])), (rows, (coef[:2], coef[2:]))):
+        found = attention_margin(TOKENS, QUERY, BEST, norm).norm.value(coef)
+        assert found == pytest.approx(sum(np.linalg.norm(part, "nuc") for part in parts))
+
+
+def test_equal_norms_of_groups_of_rows_have_the_same_optimum() -> None:
+    groups = np.array([0, 0, 1])
+    problems = [
+        attention_margin(TOKENS, QUERY, BEST, norm)
+        for norm in (GroupNorm(groups), SumOverGroups(L2(), groups))
+    ]
+    one, other = [solve(problem).certificate.upper for problem in problems]
+    assert one == pytest.approx(other, rel=1e-6)
+
+
+def test_a_custom_norm_sees_three_axes() -> None:
+    norm = SimpleNamespace(value=lambda coef: coef.ndim, dual=lambda V: V.ndim)
+    problem = attention_margin(TOKENS, QUERY, BEST, norm)
+    assert problem.norm.value(np.ones((E, D))) == problem.norm.dual(np.ones((1, E, D))) == 3.0
 
 
 def test_bounds_of_an_enclosure_are_those_of_the_matrix() -> None:

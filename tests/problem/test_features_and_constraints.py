@@ -46,7 +46,7 @@ def test_constraints_are_those_of_their_definition(problem: MarginProblem) -> No
     width = problem.norm_shape[0]
     scores = rng.normal(size=(7, width))
     values = rng.exponential(size=len(rows))
-    labels = rows.labels.toarray()
+    labels = rows.label_vectors.toarray()
     totals = np.zeros(7)
     weights = np.zeros((7, width))
     alpha = np.full(problem.alpha_shape, np.nan)
@@ -66,7 +66,7 @@ def test_constraints_are_those_of_their_definition(problem: MarginProblem) -> No
     np.testing.assert_allclose(rows.weights(values), weights)
     np.testing.assert_allclose(rows.smallest(rows.margins(scores)), smallest)
     np.testing.assert_array_equal(rows.alpha(values, np.nan), alpha)
-    np.testing.assert_array_equal(rows.values(alpha), values)
+    np.testing.assert_array_equal(rows.alpha_of_rows(alpha), values)
 
 
 def test_some_of_the_constraints(problem: MarginProblem) -> None:
@@ -74,19 +74,21 @@ def test_some_of_the_constraints(problem: MarginProblem) -> None:
     index = np.array([1, 2, 5])
     some = whole.subset(index)
     narrow = whole.narrowed()
-    np.testing.assert_array_equal(some.labels.toarray(), whole.labels.toarray()[index])
-    np.testing.assert_array_equal(some.offsets, whole.offsets[index])
-    reduced = whole.labels.toarray()[:, : whole.n_classes - 1]
-    np.testing.assert_array_equal(narrow.labels.toarray(), reduced)
+    np.testing.assert_array_equal(
+        some.label_vectors.toarray(), whole.label_vectors.toarray()[index]
+    )
+    np.testing.assert_array_equal(some.offset_columns, whole.offset_columns[index])
+    reduced = whole.label_vectors.toarray()[:, : whole.n_classes - 1]
+    np.testing.assert_array_equal(narrow.label_vectors.toarray(), reduced)
 
 
 def test_free_offsets_are_those_of_all_classes_but_one(problem: MarginProblem) -> None:
     """The offsets of two classes differ by as much whether one is free or both are."""
     rows = problem.constraints
-    free = np.arange(1.0, 1.0 + rows.offsets.shape[1])
+    free = np.arange(1.0, 1.0 + rows.offset_columns.shape[1])
     assert len(free) == (0 if not problem.intercept else 3 if problem.classes else 1)
     scores = np.broadcast_to(rows.of_classes(free), (7, rows.width))
-    np.testing.assert_allclose(rows.offsets @ free, rows.margins(scores))
+    np.testing.assert_allclose(rows.offset_columns @ free, rows.margins(scores))
     # Only differences count: those of all classes but the last one.
     np.testing.assert_allclose(rows.free_offsets(rows.of_classes(free)), free)
     if problem.classes:
@@ -95,7 +97,7 @@ def test_free_offsets_are_those_of_all_classes_but_one(problem: MarginProblem) -
 
 def test_weights_of_zero_are_one_a_sample(problem: MarginProblem) -> None:
     rows = problem.constraints
-    assert rows.totals(rows.values(rows.equal_alpha())).tolist() == pytest.approx([1.0] * 7)
+    assert rows.totals(rows.alpha_of_rows(rows.equal_alpha())).tolist() == pytest.approx([1.0] * 7)
 
 
 ALL_ROWS = draw(4, False, sparse=False).constraints
@@ -147,7 +149,7 @@ def test_features_are_those_of_their_definition(problem: MarginProblem) -> None:
     phi = np.stack([np.outer(z, x) for z, x in zip(gates, problem.X, strict=True)])  # (N, M, D)
     coef = rng.normal(size=(width, *features.shape))
     weights = rng.normal(size=(7, width))
-    np.testing.assert_allclose(features.apply(coef), np.einsum("kmd,nmd->nk", coef, phi))
+    np.testing.assert_allclose(features.scores(coef), np.einsum("kmd,nmd->nk", coef, phi))
     np.testing.assert_allclose(features.adjoint(weights), np.einsum("nk,nmd->kmd", weights, phi))
     np.testing.assert_allclose(features.norms, np.sqrt((phi**2).sum(axis=(1, 2))))
     assert features.zero.tolist() == [n == 4 for n in range(7)]
@@ -158,7 +160,7 @@ def test_features_are_those_of_their_definition(problem: MarginProblem) -> None:
     of_group = features.matrix(features.groups == 1).toarray()
     np.testing.assert_allclose(of_group, phi[:, features.groups == 1].reshape(7, -1), atol=1e-14)
     some = features.subset(np.array([5, 0]))
-    np.testing.assert_allclose(some.apply(coef), features.apply(coef)[[5, 0]])
+    np.testing.assert_allclose(some.scores(coef), features.scores(coef)[[5, 0]])
 
 
 @pytest.mark.parametrize("narrow", [False, True])
@@ -167,8 +169,8 @@ def test_features_of_rows_score_their_margins(problem: MarginProblem, narrow: bo
     features = problem.features
     coef = np.random.default_rng(2).normal(size=(rows.width, *features.shape))
     lifted = features.of_rows(rows)
-    found = lifted.apply(coef.reshape(1, -1, features.shape[1]))[:, 0]
-    np.testing.assert_allclose(found, rows.margins(features.apply(coef)), atol=1e-14)
+    found = lifted.scores(coef.reshape(1, -1, features.shape[1]))[:, 0]
+    np.testing.assert_allclose(found, rows.margins(features.scores(coef)), atol=1e-14)
     assert lifted.groups.tolist() == features.groups.tolist() * rows.width
 
 

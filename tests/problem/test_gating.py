@@ -268,10 +268,18 @@ def test_scales_of_the_draws() -> None:
 # --- errors ----------------------------------------------------------------------------------
 
 
+def given_contexts(*shape: int) -> HyperplaneContexts:
+    """Of 2^40 contexts no memory has a place for each."""
+    weights = np.ones((*shape, X.shape[1]))
+    return HyperplaneContexts.from_hyperplanes(X, weights, np.zeros(shape))
+
+
 @pytest.mark.parametrize(
     ("call", "word"),
     [
         (lambda: HyperplaneContexts.random(X, 0), "n_units"),
+        (lambda: HyperplaneContexts.random(X, 1, 17), "n_hyperplanes"),
+        (lambda: given_contexts(1, 40), "n_hyperplanes"),
         (lambda: draw_contexts(threshold="mean"), "threshold"),
         (lambda: draw_contexts(threshold=np.zeros((2, 4))), "shape"),
         (lambda: draw_units(firing="<"), "firing"),

@@ -16,8 +16,18 @@ from numpy.typing import ArrayLike
 import oracles
 from cases import SEPARABLE, cloud, dense, separable
 from implicit_bias.base.validation import Array
-from implicit_bias.norms import L1, L2, GroupNorm, SumOverGroups
-from implicit_bias.problem import BLOCK, Architecture, MarginProblem, gated_linear, max_margin
+from implicit_bias.norms import (
+    L1,
+    L2,
+    GroupNorm,
+    MaxOverGroups,
+    Norm,
+    Nuclear,
+    Schatten,
+    Spectral,
+    SumOverGroups,
+)
+from implicit_bias.problem import BLOCK, Architecture, MarginProblem, decision, max_margin
 from implicit_bias.problem.gating import HyperplaneContexts, l2_gates
 from implicit_bias.solvers import solve
 
@@ -72,18 +82,20 @@ def test_gram_against_loops(name: str) -> None:
     close(problem.feature_norms, np.sqrt(total))
 
 
-def test_gated_linear_in_blocks() -> None:
+def test_decisions_in_blocks() -> None:
     n = BLOCK + 3
     rng = np.random.default_rng(0)
     X, gates, coef = rng.normal(size=(n, 2)), rng.normal(size=(n, 3)), rng.normal(size=(3, 2))
     expected = np.einsum("nm,md,nd->n", gates, coef, X)
-    close(gated_linear(X, gates, coef), expected)
-    close(gated_linear(X, sp.csr_array(gates), coef), expected)
+    close(decision(X, gates, coef), expected)
+    close(decision(X, sp.csr_array(gates), coef), expected)
 
 
 def test_sizes_and_subset() -> None:
     problem = separable("dense-gates")
     assert (problem.n_samples, problem.n_gates, problem.n_groups) == (30, 6, 3)
+    assert "3 groups" in repr(problem)
+    assert "group" not in repr(replace(problem, norm=L1()))
     assert problem.hard_margin
     rows = np.array([4, 2, 2])
     part = problem.subset(rows)
@@ -95,6 +107,18 @@ def test_sizes_and_subset() -> None:
     assert offset.subset(np.arange(4)).intercept
     with pytest.raises(ValueError, match="both classes"):
         offset.subset(np.array([0, 2]))
+
+
+@pytest.mark.parametrize("stored", [np.asarray, sp.csr_array])
+def test_gates_are_compared_by_their_numbers(stored: Any) -> None:
+    """Whether they are stored dense or sparse; inputs and groups count, too."""
+    problem = MarginProblem(**GOOD)
+    gates = GOOD["gates"].copy()
+    assert problem.has_features_of(replace(problem, gates=stored(gates), C=2.0))
+    gates[3, 1] = 0.5
+    assert not problem.has_features_of(replace(problem, gates=stored(gates)))
+    assert not problem.has_features_of(replace(problem, X=2.0 * X))
+    assert not problem.has_features_of(MarginProblem(**GOOD | {"groups": np.array([0, 1, 1])}))
 
 
 class FirstThree:
@@ -230,6 +254,38 @@ def test_a_problem_does_not_change_with_the_callers_arrays(sparse: bool) -> None
     for held in (problem.X, np.asarray(problem.C)):
         with pytest.raises(ValueError, match="read-only"):
             held[0] = 1.0
+
+
+def test_sparse_gates_of_read_only_views_are_copied() -> None:
+    gates = sp.csr_array(np.ones((6, 3)))
+    values = gates.data
+    gates.data, gates.indices, gates.indptr = gates.data[:], gates.indices[:], gates.indptr[:]
+    for array in (gates.data, gates.indices, gates.indptr):
+        array.setflags(write=False)
+    problem = MarginProblem(X, Y, gates, np.array([0, 0, 1]))
+    values[:] = 7.0
+    np.testing.assert_array_equal(dense(problem.gates), np.ones((6, 3)))
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        *(Nuclear(), Spectral(), Schatten(3.0)),
+        SumOverGroups(Nuclear(), np.array([0, 1, 1])),
+        SumOverGroups(Nuclear(), np.array([0, 1, 1]), axis=-1),
+        MaxOverGroups(Spectral(), np.array([0, 1, 1])),
+        MaxOverGroups(Schatten(3.0), np.array([0, 1, 1]), axis=-1),
+    ],
+)
+def test_singular_values_of_two_classes_are_those_of_one_row(norm: Norm) -> None:
+    """A problem's norm of its coefficients is the certified one, without the axis of classes."""
+    problem = MarginProblem(X, Y, np.random.default_rng(1).normal(size=(6, 3)), norm=norm)
+    solution = solve(problem)
+    upper = solution.certificate.upper
+    coef = solution.coef  # (M, D)
+    assert problem.norm.value(coef) == pytest.approx(upper, rel=1e-6)
+    assert problem.norm.value(coef) == pytest.approx(norm.value(coef[None]), rel=1e-12)
+    assert problem.norm.dual(coef) == pytest.approx(norm.dual(coef[None]), rel=1e-12)
 
 
 def test_labels_and_groups_may_be_tensors() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from implicit_bias.problem.margins import class_margins, smallest_margins, soft_margins
+from implicit_bias.problem.margins import class_margins, logsumexp_margins, smallest_margins
 from implicit_bias.training.losses import LOSSES, as_loss
 
 OUTPUTS = torch.tensor(np.random.default_rng(0).normal(size=(7, 4)) * 3.0)
@@ -23,19 +23,19 @@ def test_margins_by_brute_force() -> None:
         assert found[n, y].item() == np.inf
         assert smallest_margins(OUTPUTS, LABELS)[n].item() == min(q)
         soft = -np.log(np.exp(-np.array(q)).sum())
-        assert soft_margins(OUTPUTS, LABELS)[n].item() == pytest.approx(soft, rel=1e-13)
+        assert logsumexp_margins(OUTPUTS, LABELS)[n].item() == pytest.approx(soft, rel=1e-13)
 
 
 def test_losses_of_many_classes() -> None:
     """The logistic one is torch's cross-entropy, with its gradient; both from their definitions."""
     q = class_margins(OUTPUTS, LABELS)
     sums = torch.exp(-q).sum(dim=1)  # exp(-inf) = 0 at the class itself
-    margins = soft_margins(OUTPUTS, LABELS)
+    margins = logsumexp_margins(OUTPUTS, LABELS)
     torch.testing.assert_close(LOSSES["exponential"](margins), sums)
     torch.testing.assert_close(LOSSES["logistic"](margins), torch.log1p(sums))
     assert as_loss("cross-entropy") is LOSSES["logistic"]
     f = OUTPUTS.clone().requires_grad_()
-    (found,) = torch.autograd.grad(LOSSES["logistic"](soft_margins(f, LABELS)).mean(), f)
+    (found,) = torch.autograd.grad(LOSSES["logistic"](logsumexp_margins(f, LABELS)).mean(), f)
     (expected,) = torch.autograd.grad(cross_entropy(f, LABELS), f)
     torch.testing.assert_close(found, expected)
 
@@ -44,7 +44,7 @@ def test_losses_of_many_classes() -> None:
 @pytest.mark.parametrize("scale", [1e-3, 50.0])
 def test_log_loss_of_many_classes_with_many_digits(loss: str, scale: float) -> None:
     outputs = scale * OUTPUTS
-    found = LOSSES[loss].log_loss(soft_margins(outputs, LABELS)).tolist()
+    found = LOSSES[loss].log_loss(logsumexp_margins(outputs, LABELS)).tolist()
     with localcontext() as context:
         context.prec, context.Emax, context.Emin = 400, 10**9, -(10**9)
         for n in (0, 1, 2):
@@ -58,7 +58,7 @@ def test_log_loss_of_many_classes_with_many_digits(loss: str, scale: float) -> N
 def test_enormous_margins_keep_a_gradient() -> None:
     for scale in (1e6, 1e300):
         f = (scale * OUTPUTS).requires_grad_()
-        log_loss = LOSSES["logistic"].log_loss(soft_margins(f, LABELS))
+        log_loss = LOSSES["logistic"].log_loss(logsumexp_margins(f, LABELS))
         (gradient,) = torch.autograd.grad(log_loss.sum(), f)
         assert torch.isfinite(log_loss).all()
         assert torch.isfinite(gradient).all()
@@ -72,6 +72,6 @@ def test_two_classes_are_binary_to_the_digit() -> None:
     signs = (2 * labels - 1).double()
     outputs = OUTPUTS[:, :2]
     f = outputs[:, 1] - outputs[:, 0]
-    for margins in (soft_margins, smallest_margins):
+    for margins in (logsumexp_margins, smallest_margins):
         assert torch.equal(margins(outputs, labels), margins(f, signs))
-    assert torch.equal(soft_margins(f, signs), signs * f)
+    assert torch.equal(logsumexp_margins(f, signs), signs * f)

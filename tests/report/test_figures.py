@@ -50,9 +50,9 @@ def test_errors_are_drawn_with_their_intervals() -> None:
     assert bottom > 1 > 0 > top  # the first row is on top
 
 
-def test_margins_of_one_program_have_common_axes() -> None:
+def test_margins_of_one_problem_have_common_axes() -> None:
     plots = list(margin_plots(compared(), looks(compared())))
-    names = ["svm", "network", "l2"]  # by program
+    names = ["svm", "network", "l2"]  # by problem
     assert [plot.figure.axes[0].get_title() for plot in plots] == names
     heights = []
     for name, plot in zip(names, plots, strict=True):

@@ -1,4 +1,4 @@
-"""Tables and what surrounds them: notes, names of programs and classes, links of verdicts."""
+"""Tables and what surrounds them: notes, names of problems and classes, links of verdicts."""
 
 import numpy as np
 import pytest

@@ -20,7 +20,7 @@ def margin_plots(
     if comparison.many_classes:
         label = "smallest margin of a sample / norm"
     number = 0
-    for models in comparison.programs():
+    for models in comparison.problems():
         # Margins that are all 0 are those of weights 0: their histogram is one bar, and its bins
         # have no width.
         shown = {}
