@@ -387,5 +387,5 @@ def make_solver(
     if name == "working-set":
         return WorkingSet(**settings)
     if len(problem.constraints) <= INTERIOR_POINT_LIMIT:
-        return OneGroup(fallback=InteriorPoint(**settings), **settings)
-    return OneGroup(fallback=WorkingSet(**settings), **settings)
+        return OneGroup(fallback=InteriorPoint(), **settings)
+    return OneGroup(fallback=WorkingSet(), **settings)
