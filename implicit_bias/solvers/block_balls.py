@@ -359,6 +359,7 @@ class _CentralPath(Run):
 
             # --- predictor, and corrector with its second-order terms (Mehrotra)
             predictor = point.direction(0.0)
+            # Where the equations hold the predictor leaves 1 - reach of mu.
             found = point.direction((1.0 - predictor.reach) ** 3 * mu, predictor)
             length = min(1.0, solver.boundary_share * found.reach)
             w = w + length * found.w
@@ -367,8 +368,6 @@ class _CentralPath(Run):
             multipliers = []
             for ball, (_, dR) in zip(balls, found.of_balls, strict=True):
                 multipliers.append(ball.R + length * dR)
-            if not torch.isfinite(w).all():
-                raise Breakdown
 
             # --- bounds for all rows
             margins = (self.J @ w).cpu().numpy()
@@ -453,6 +452,9 @@ class _Point:
             dR = ball.change(R, dw)
             of_balls.append((dw, dR))
             rates += ball.rates(dw, dR)
+        # The line below would take NaN for a full step: max(1.0, NaN) is 1.0 in Python.
+        if not np.isfinite(rates).all():
+            raise Breakdown
         return _Direction(w, m, s, weights, of_balls, 1.0 / max(1.0, *rates))
 
     def _solved(self, v: Tensor) -> Tensor:

@@ -268,10 +268,10 @@ class ConditionTest:
         if problem.intercept:  # which absorbs what all samples have in common
             centred = X - X.mean(axis=0)
         # --- the columns' norms: their ratio is at most the condition number
-        norms = np.linalg.norm(centred, axis=0)
+        sizes = np.linalg.norm(centred, axis=0)
         # Constant columns have a norm of rounding errors.
-        norms = norms[norms > rounding * np.linalg.norm(X, axis=0)]
-        if norms.max(initial=0.0) >= self.ill_conditioned * norms.min(initial=np.inf):
+        sizes = sizes[sizes > rounding * np.linalg.norm(X, axis=0)]
+        if sizes.max(initial=0.0) >= self.ill_conditioned * sizes.min(initial=np.inf):
             return True
         if M * D > self.most_features:
             return False

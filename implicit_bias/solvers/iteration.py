@@ -207,12 +207,12 @@ class NativeSolver(base.Solver):
 
         # A sum of l2 norms over other parts than gates, such as inputs, becomes the same problem
         # over groups of gates. A method that `takes_norm` gets the problem as it is.
-        posed = problem
+        formulated = problem
         if problem.classes is None and not self.takes_norm(problem):
-            posed = in_groups_of_gates(problem)
-        with self.lent_threads(posed):
+            formulated = in_groups_of_gates(problem)
+        with self.lent_threads(formulated):
             found = follow(
-                self.prepare(posed, start),
+                self.prepare(formulated, start),
                 self.limit,
                 on_progress,
                 deadline=deadline,

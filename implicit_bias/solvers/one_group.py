@@ -231,9 +231,9 @@ class _Exchanges(Run):
         if self.ungraded is not None:
             self._grade(self.ungraded)
         scaled = self.scaled
-        alpha, d, beta = self.primal
-        coef = self.problem.coef_of(scaled.alpha(alpha), d.cpu().numpy() / scaled.scale)
-        return Answer(scaled.alpha(self.alpha), coef, scaled.intercept(beta))
+        a, d, beta = self.primal
+        coef = self.problem.coef_of(scaled.alpha_of(a), d.cpu().numpy() / scaled.scale)
+        return Answer(scaled.alpha_of(self.alpha), coef, scaled.intercept(beta))
 
     def _best_bounds(self, lower: float, upper: float) -> tuple[float, float]:
         """Return the best bounds so far, in the problem's units."""
