@@ -364,7 +364,9 @@ class Solver(ABC):
 
     def lent_threads(self, problem: MarginProblem) -> AbstractContextManager[None]:
         """Return a context in which it has the threads that a problem is worth."""
-        return threads(threads_for(costs.order(problem, len(problem.constraints)), self.threads))
+        return threads(
+            threads_for(costs.step_order(problem, len(problem.constraints)), self.threads)
+        )
 
     @abstractmethod
     def run(

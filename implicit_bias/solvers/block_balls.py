@@ -37,6 +37,8 @@ O(n^2 + n (a + b)) times the number of entries, of n rows and blocks of shape (a
 The system begins with some rows. Others join on the way, as w comes near to their margin; the
 bounds are those of all rows at every step.
 
+`modules.multipliers` solves with it for the KKT gap of a network in such a norm.
+
 Source: Todd, Toh, Tutuncu (1998), "On the Nesterov-Todd direction in semidefinite programming", for
 the scaling and the second-order terms.
 """

@@ -303,7 +303,7 @@ def _has_few_supports(problem: MarginProblem) -> bool:
 
 
 def count_features(problem: MarginProblem) -> int:
-    """P: columns of gates that are ever on, times inputs."""
+    """Count the columns of gates that are ever on, times inputs."""
     features = problem.features
     return len(np.unique(features.sparse_gates.indices)) * features.n_varying_inputs
 

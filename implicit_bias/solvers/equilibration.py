@@ -92,7 +92,7 @@ class EquilibratedProblem:
             # The intercept's constant must not drown the features of any sample.
             norms = np.hypot(norms, smallest)
         nu = power_of_two(np.where(norms > 0, norms, smallest))
-        features = np.empty((len(Z), n_features + problem.intercept))
+        features = np.empty((len(Z), n_features + int(problem.intercept)))
         inputs = self._inputs.of(X, offsets[:-1])
         blocks = [slice(m * n_inputs, (m + 1) * n_inputs) for m in range(len(self._used))]
         for m, block in enumerate(blocks):

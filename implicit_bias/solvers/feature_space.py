@@ -133,7 +133,9 @@ class FeatureSpace(RowSolver):
         rows = self.chosen(problem)
         if not self._embeds(problem, rows):
             options = {x.name: getattr(self, x.name) for x in fields(RowSolver)}
-            return InteriorPoint(system="features", **options).prepare(problem, start)
+            run = InteriorPoint(system="features", **options).prepare(problem, start)
+            run.detail = "no embedding: the interior point in the space of the features"
+            return run
         return Embedding(self, problem, rows)
 
     def _embeds(self, problem: MarginProblem, rows: Constraints) -> bool:

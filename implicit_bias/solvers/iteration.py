@@ -250,4 +250,4 @@ class RowSolver(NativeSolver):
     def lent_threads(self, problem: MarginProblem) -> AbstractContextManager[None]:
         """Return a context in which it has the threads that these constraints are worth."""
         n_rows = len(self.chosen(problem))
-        return threads(threads_for(costs.order(problem, n_rows), self.threads))
+        return threads(threads_for(costs.step_order(problem, n_rows), self.threads))

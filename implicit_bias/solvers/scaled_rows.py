@@ -232,8 +232,8 @@ class ScaledRows:
             return scores.reshape(*zeta.shape[:-2], -1)
         table = scores.reshape(*zeta.shape[:-1], -1).mT.flatten(-2)  # sample, class
         # b_p picks the score of the own class less that of the rival.
-        own, rival = self._entries
-        return table[..., own] - table[..., rival]
+        owner, rival = self._entries
+        return table[..., owner] - table[..., rival]
 
     def adjoint(self, alpha: Tensor) -> Tensor:
         """V (..., K', D') of alpha (..., P)."""
@@ -402,10 +402,10 @@ class ScaledRows:
         """What touches each class."""
         found = []
         for c in range(self.n_classes):
-            own = (self.pairs.owners == c) | self.signed  # whose sign X has
-            rows = torch.nonzero(own | (self.pairs.rivals == c))[:, 0]
+            owned = (self.pairs.owners == c) | self.signed  # whose sign X has
+            rows = torch.nonzero(owned | (self.pairs.rivals == c))[:, 0]
             samples, at = torch.unique(self.pairs.place[rows], return_inverse=True)
-            sign = torch.where(own[rows], 1.0, -1.0).to(self.X)
+            sign = torch.where(owned[rows], 1.0, -1.0).to(self.X)
             found.append(Touching(rows, sign, samples, at))
         return found
 
