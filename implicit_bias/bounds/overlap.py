@@ -11,10 +11,10 @@ is an alpha and a bound on one norm, which float64 gives safely, whatever the nu
 
 Centre    ||P 1|| is the Newton decrement of the barrier - sum_p log s_p of the polytope
 
-                { w : s_p = c_p + <a_p, w> > 0 },            alpha_p = 1 / s_p,
+                { w : s_p = h_p + <a_p, w> > 0 },            alpha_p = 1 / s_p,
 
           at w. If the classes overlap, and only then, the polytope is bounded: it has an analytic
-          centre, where the decrement is 0, and Newton's method converges to it from any c > 0. If
+          centre, where the decrement is 0, and Newton's method converges to it from any h > 0. If
           something separates the rows, Newton's method diverges to infinity, along a separator.
 Bound     For any nonsingular T, with Q = W T near to orthonormal, ||P 1||^2 is at most ||Q' 1||^2
           over the smallest eigenvalue of Q' Q. T is the inverse of the triangular factor of W, and
@@ -222,7 +222,7 @@ def _centred(
     A : ndarray of shape (R, m)
         Rows.
     alpha : ndarray of shape (R,)
-        Where to start: 1 / c of the head.
+        Where to start: 1 / h of the head.
     deadline : Deadline
         When to give up.
     most_steps : int
@@ -256,7 +256,7 @@ def _centred(
         length = _best_length(change, inside / -float(change.min()))
         alpha = alpha / (1.0 + length * change)
         if (alpha < start).all():
-            return None  # s_p > c_p on all rows, so that <a_p, w> > 0: w separates them
+            return None  # s_p > h_p on all rows, so that <a_p, w> > 0: w separates them
         # Neither the centre nor the comparison depends on a common factor.
         largest = alpha.max()
         alpha = alpha / largest

@@ -31,7 +31,6 @@ import scipy.special
 from numpy.typing import ArrayLike
 
 from implicit_bias.base.validation import Array, as_numbers, check_choice
-from implicit_bias.bounds.balance import balanced
 from implicit_bias.bounds.certificate import Certificate, certificate_of
 from implicit_bias.bounds.lower import checked_alpha, unit_values
 from implicit_bias.bounds.upper import checked_coef, checked_offsets
@@ -107,8 +106,6 @@ def certify_run(
         values = rows.alpha_of_rows(alpha)
     else:
         values = unit_values(problem, checked_alpha(problem, weights, "weights"))
-    if problem.intercept:
-        values = balanced(rows, values)
     return certificate_of(problem, coef, values, offsets)
 
 

@@ -8,9 +8,12 @@ choice.py           which solver "auto" takes, and which ones follow where it fa
 costs.py            how long a method would take, by its operations
 base.py             what every solver takes and gives back
 iteration.py        the one loop around every built-in method
+rotations.py        gates of groups with a constant sum, as one constant gate and the others
+scaled_rows.py      rows of a scaled problem, and the products with them that cost time
+scaling.py          the interior point's scaled problem on a device, and the way back
+cones/              cones of norms: of Euclidean groups, of singular values, of entries
+newton.py           Newton systems of the interior point, in the rows or in the features
 interior_point.py   the interior point, in the space of the rows or of the features
-newton.py           its Newton systems, in the space of the rows or of the features
-cones/              its cones: of Euclidean groups, of singular values, of entries
 feature_space.py    the homogeneous embedding, factored by QR: for ill-scaled or inseparable data
 equilibration.py    its scaled problem: equilibrated features
 second_order.py     its cones, and Nesterov and Todd's scaling
@@ -21,9 +24,6 @@ one_group.py        one group on one Gram matrix
 block_balls.py      the largest of norms of blocks, such as Muon's, on a network's features
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
-scaling.py          the scaled problem on a device, and the way back
-scaled_rows.py      its rows, and the products with them that cost time
-rotations.py        gates of groups with a constant sum, as one constant gate and the others
 relaxation.py       soft margins and fewer samples where the hard margin has no solution
 ==================  ========================================================================
 """

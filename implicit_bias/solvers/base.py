@@ -53,7 +53,8 @@ class BoundsAt:
     """One point of a solver's history: the best bounds so far, in the units of the problem.
 
     They are as the solver computes them, in its first steps perhaps in float32; bounds that hold
-    are those of the certificate.
+    are those of the certificate. ``iteration`` counts from 1: the first iterate of a method that
+    follows a central path is there before any step.
     """
 
     iteration: int
@@ -70,7 +71,8 @@ class SolveStats:
     solver : str
         Name of the solver that ran.
     iterations : int
-        Its iterations (rounds, for the working set).
+        How many of its iterations computed bounds. For a central path that is one more than its
+        steps; for the working set it is the number of its rounds.
     seconds : float
         Wall time of the solve, certificate included.
     history : tuple of BoundsAt
@@ -334,7 +336,7 @@ class Solver(ABC):
     tolerances : Tolerances
         When to stop.
     max_iterations : int or None
-        Limit on iterations; None is the solver's own.
+        Limit on iterations, as `SolveStats` counts them; None is the solver's own.
     max_seconds : float or None
         Limit on its time, seen after each step of it; None is none.
     threads : int or None
@@ -362,7 +364,9 @@ class Solver(ABC):
 
     def lent_threads(self, problem: MarginProblem) -> AbstractContextManager[None]:
         """Return a context in which it has the threads that a problem is worth."""
-        return threads(threads_for(costs.order(problem, len(problem.constraints)), self.threads))
+        return threads(
+            threads_for(costs.step_order(problem, len(problem.constraints)), self.threads)
+        )
 
     @abstractmethod
     def run(

@@ -37,6 +37,8 @@ O(n^2 + n (a + b)) times the number of entries, of n rows and blocks of shape (a
 The system begins with some rows. Others join on the way, as w comes near to their margin; the
 bounds are those of all rows at every step.
 
+`modules.multipliers` solves with it for the KKT gap of a network in such a norm.
+
 Source: Todd, Toh, Tutuncu (1998), "On the Nesterov-Todd direction in semidefinite programming", for
 the scaling and the second-order terms.
 """
@@ -359,6 +361,7 @@ class _CentralPath(Run):
 
             # --- predictor, and corrector with its second-order terms (Mehrotra)
             predictor = point.direction(0.0)
+            # Where the equations hold the predictor leaves 1 - reach of mu.
             found = point.direction((1.0 - predictor.reach) ** 3 * mu, predictor)
             length = min(1.0, solver.boundary_share * found.reach)
             w = w + length * found.w
@@ -367,8 +370,6 @@ class _CentralPath(Run):
             multipliers = []
             for ball, (_, dR) in zip(balls, found.of_balls, strict=True):
                 multipliers.append(ball.R + length * dR)
-            if not torch.isfinite(w).all():
-                raise Breakdown
 
             # --- bounds for all rows
             margins = (self.J @ w).cpu().numpy()
@@ -453,6 +454,9 @@ class _Point:
             dR = ball.change(R, dw)
             of_balls.append((dw, dR))
             rates += ball.rates(dw, dR)
+        # The line below would take NaN for a full step: max(1.0, NaN) is 1.0 in Python.
+        if not np.isfinite(rates).all():
+            raise Breakdown
         return _Direction(w, m, s, weights, of_balls, 1.0 / max(1.0, *rates))
 
     def _solved(self, v: Tensor) -> Tensor:

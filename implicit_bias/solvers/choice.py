@@ -268,10 +268,10 @@ class ConditionTest:
         if problem.intercept:  # which absorbs what all samples have in common
             centred = X - X.mean(axis=0)
         # --- the columns' norms: their ratio is at most the condition number
-        norms = np.linalg.norm(centred, axis=0)
+        sizes = np.linalg.norm(centred, axis=0)
         # Constant columns have a norm of rounding errors.
-        norms = norms[norms > rounding * np.linalg.norm(X, axis=0)]
-        if norms.max(initial=0.0) >= self.ill_conditioned * norms.min(initial=np.inf):
+        sizes = sizes[sizes > rounding * np.linalg.norm(X, axis=0)]
+        if sizes.max(initial=0.0) >= self.ill_conditioned * sizes.min(initial=np.inf):
             return True
         if M * D > self.most_features:
             return False
@@ -303,7 +303,7 @@ def _has_few_supports(problem: MarginProblem) -> bool:
 
 
 def count_features(problem: MarginProblem) -> int:
-    """P: columns of gates that are ever on, times inputs."""
+    """Count the columns of gates that are ever on, times inputs."""
     features = problem.features
     return len(np.unique(features.sparse_gates.indices)) * features.n_varying_inputs
 
@@ -393,5 +393,5 @@ def make_solver(
     if name == "working-set":
         return WorkingSet(**settings)
     if len(problem.constraints) <= INTERIOR_POINT_LIMIT:
-        return OneGroup(fallback=InteriorPoint(**settings), **settings)
-    return OneGroup(fallback=WorkingSet(**settings), **settings)
+        return OneGroup(fallback=InteriorPoint(), **settings)
+    return OneGroup(fallback=WorkingSet(), **settings)

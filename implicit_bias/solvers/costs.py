@@ -137,7 +137,7 @@ class Sizes:
         return replace(self, rows=count, samples=min(self.samples, count))
 
 
-def order(problem: MarginProblem, rows: int) -> int:
+def step_order(problem: MarginProblem, rows: int) -> int:
     """Return the order of a step's matrix on some rows: of the smaller of both systems."""
     at_most = min(rows, math.prod(problem.norm_shape))
     if at_most < SMALL_ORDER:

@@ -17,7 +17,7 @@ xi      (N,)     hinge losses, one a sample (soft margin only)
 Omega            the norm, as a CVXPY atom (`Norm.atom`)
 ======  =======  ========================================================================
 
-If the solver finds no solution, `linear_program.gordan` looks for the proof.
+If the solver finds no solution, `linear_program.approximate_gordan_solution` looks for the proof.
 
 `interpolate` has equations in place of margins, for `interpolation.min_norm`.
 
@@ -47,7 +47,7 @@ from implicit_bias.solvers.base import (
     no_report,
 )
 from implicit_bias.solvers.iteration import zero_answer
-from implicit_bias.solvers.linear_program import gordan
+from implicit_bias.solvers.linear_program import approximate_gordan_solution
 
 check_installed(
     "cvxpy",
@@ -209,10 +209,10 @@ class CvxpySolver(ExternalSolver):
             status = Status.TIME_LIMIT
         elif said == cp.USER_LIMIT or iterations >= limit:
             status = Status.ITERATION_LIMIT
-        # The certificate of another library is not read: `gordan` finds alpha that the package can
-        # verify. A soft margin is always feasible.
+        # The certificate of another library is not read: a linear program finds alpha that the
+        # package can verify. A soft margin is always feasible.
         if problem.hard_margin and said in NO_SOLUTION:
-            alpha = gordan(problem, problem.constraints, deadline)
+            alpha = approximate_gordan_solution(problem, problem.constraints, deadline)
             answer = replace(answer, alpha=alpha)
             status = Status.NOT_SEPARABLE
         # Also of an inaccurate solution, or of the iterate at a limit: any numbers bound something.

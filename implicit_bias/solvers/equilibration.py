@@ -92,7 +92,7 @@ class EquilibratedProblem:
             # The intercept's constant must not drown the features of any sample.
             norms = np.hypot(norms, smallest)
         nu = power_of_two(np.where(norms > 0, norms, smallest))
-        features = np.empty((len(Z), n_features + problem.intercept))
+        features = np.empty((len(Z), n_features + int(problem.intercept)))
         inputs = self._inputs.of(X, offsets[:-1])
         blocks = [slice(m * n_inputs, (m + 1) * n_inputs) for m in range(len(self._used))]
         for m, block in enumerate(blocks):
@@ -104,8 +104,8 @@ class EquilibratedProblem:
         # The features of each coordinate of the classes, then the offsets of all.
         B = np.empty((len(Z), r * features.shape[1]))
         for k in range(r):
-            own = slice(k * n_features, (k + 1) * n_features)
-            np.multiply(labels[:, k : k + 1], features[:, :n_features], out=B[:, own])
+            columns = slice(k * n_features, (k + 1) * n_features)
+            np.multiply(labels[:, k : k + 1], features[:, :n_features], out=B[:, columns])
         if problem.intercept:
             np.multiply(labels, features[:, n_features:], out=B[:, r * n_features :])
 
@@ -167,7 +167,7 @@ class EquilibratedProblem:
         return self._back[:, : len(w)] @ w
 
     def magnitudes(self, v: Tensor) -> Tensor:
-        """Sum of the absolute terms of each margin in the problem's own coordinates, (N,)."""
+        """Sum of the absolute terms of each margin in the problem's own coordinates, (R,)."""
         return self.B.abs() @ (self._back.abs() @ (self._whole @ v).abs())
 
     # --- bounds ----------------------------------------------------------------------------------
@@ -239,14 +239,14 @@ class EquilibratedProblem:
             upper = norm / smallest
         return upper, max(1.0 - smallest, 0.0)
 
-    # --- the problem as posed --------------------------------------------------------------------
+    # --- in the problem's units ------------------------------------------------------------------
 
     def dual_variables(self, alpha: Tensor) -> Array:
-        """Return alpha of the samples, (N,), of the problem as posed."""
+        """Return alpha of the rows, (R,), in the problem's units."""
         return (self.balanced(alpha) / self.nu).cpu().numpy()
 
     def coefficients(self, v: Tensor) -> tuple[Array, float | Array]:
-        """Return zeta (M, D) or (K, M, D), and the offset or offsets, of the problem as posed."""
+        """Return zeta (M, D) or (K, M, D), and the offset or offsets, in the problem's units."""
         whole = (self._whole @ v).cpu().numpy() / self.sigma
         r = len(self._basis)
         w = whole[: len(self.T)].reshape(r, len(self._used), -1)
@@ -254,8 +254,8 @@ class EquilibratedProblem:
         if self._intercept:
             offsets = whole[len(self.T) :]
         coef = np.zeros((r, *self._shape))
-        for own, found in zip(coef, w, strict=True):
-            own[self._used] = self._inputs.expand(found)
+        for coordinate, found in zip(coef, w, strict=True):
+            coordinate[self._used] = self._inputs.expand(found)
         if self._rows.width == 1:
             return coef[0], float(offsets[0])
         return np.tensordot(self._basis.T, coef, axes=1), self._basis.T @ offsets

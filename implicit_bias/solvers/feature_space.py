@@ -133,7 +133,9 @@ class FeatureSpace(RowSolver):
         rows = self.chosen(problem)
         if not self.embeds(problem, rows):
             options = {x.name: getattr(self, x.name) for x in fields(RowSolver)}
-            return InteriorPoint(system="features", **options).prepare(problem, start)
+            run = InteriorPoint(system="features", **options).prepare(problem, start)
+            run.detail = "no embedding: the interior point in the space of the features"
+            return run
         return Embedding(self, problem, rows)
 
     def embeds(self, problem: MarginProblem, rows: Constraints) -> bool:
@@ -237,8 +239,8 @@ class Embedding(Run):
         solver = self.solver
         scaled = self.scaled
         tolerances = solver.tolerances
-        for excess, share in solver.starts:
-            point = self.first_iterate(excess, share)
+        for factor, share in solver.starts:
+            point = self.first_iterate(factor, share)
             n_waited = 0  # steps since the last progress
             closest = math.inf  # the smallest gap of an iterate
             # Rounding may make a factor singular.
@@ -325,6 +327,7 @@ class Embedding(Run):
                     # --- Predictor, corrector, step -----------------------------------------------
                     predictor = newton.direction(0.0)
                     length = newton.step_to_boundary(predictor)
+                    # Mehrotra's rule: the predictor of this length leaves 1 - length of mu.
                     centring = max((1.0 - length) ** 3, solver.least_centring)
                     step = newton.direction(centring, predictor)
                     length = min(1.0, solver.boundary_share * newton.step_to_boundary(step))
@@ -333,15 +336,15 @@ class Embedding(Run):
                 continue
         return Status.NUMERICAL_TROUBLE
 
-    def first_iterate(self, excess: float, share: float) -> EmbeddingIterate:
-        """All products equal, tau = 1; alpha is ``excess`` times half of what the norms allow."""
+    def first_iterate(self, factor: float, share: float) -> EmbeddingIterate:
+        """All products equal, tau = 1; alpha is ``factor`` times half of what the norms allow."""
         scaled = self.scaled
         norms_of = scaled.groups.norms
         uneven = self.solver.uneven
         alpha = (scaled.nu / scaled.nu.median()).clamp(1.0 / uneven, uneven)
         largest = float(norms_of(scaled.dual_vectors(scaled.B.T @ alpha)).max())
         if largest > 0:
-            alpha = alpha * (0.5 * excess / largest)
+            alpha = alpha * (0.5 * factor / largest)
         # At most half way to C.
         alpha = alpha / (1.0 + scaled.per_sample(2.0 * scaled.boxed(alpha) / scaled.C))
         beta = scaled.C - scaled.boxed(alpha)
@@ -478,11 +481,11 @@ class EmbeddingNewton:
         tau = p.tau[0]
         self.H = RowWeights(scaled, p)
         rows, weights = self.H.roots(scaled.B)
-        self.R = qr_factor(self.cones.weighted(scaled.T), rows, weights)
+        self.triangle = qr_factor(self.cones.weighted(scaled.T), rows, weights)
         # The direction of tau: the right-hand sides that dtau = 1 has in (margins), (box) and
         # (cones). It is v / tau plus what is solved for here. B v / tau is known from the iterate:
         # s - xi + tau c and the residual, over tau. Computed with B, its rounding would be
-        # multiplied by h. Likewise for the cones.
+        # multiplied by H. Likewise for the cones.
         of_boxes = p.xi / p.beta * scaled.C
         if scaled.shares_boxes:
             # xi is the same within a sample: apart from q it does not round its differences.
@@ -520,7 +523,7 @@ class EmbeddingNewton:
                 alpha = self.H.times(q - B @ v, of_boxes)
             z = self.cones.dual_change(cone, T @ v, tau)
             residual = pull + B.T @ alpha + T.T @ self.cones.tail(z)
-            half = torch.linalg.solve_triangular(self.R.T, residual[:, None], upper=False)
+            half = torch.linalg.solve_triangular(self.triangle.T, residual[:, None], upper=False)
             size = float(half.norm())
             if not size < 0.5 * last:
                 break
@@ -529,7 +532,7 @@ class EmbeddingNewton:
             first = first or size
             if size <= self.refined * first:
                 break
-            v = v + torch.linalg.solve_triangular(self.R, half, upper=True)[:, 0]
+            v = v + torch.linalg.solve_triangular(self.triangle, half, upper=True)[:, 0]
         if answer is None:
             raise Breakdown
         return answer
@@ -610,8 +613,8 @@ class EmbeddingNewton:
         return EmbeddingIterate(
             v=v,
             V=V,
-            e=cones.excess(cones.s.moved(step.ds, length), norms_of(self.scaled.T @ v)),
-            f=cones.excess(cones.z.moved(step.dz, length), norms_of(V)),
+            e=cones.head_less_tail(cones.s.moved(step.ds, length), norms_of(self.scaled.T @ v)),
+            f=cones.head_less_tail(cones.z.moved(step.dz, length), norms_of(V)),
             **numbers,
         )
 
@@ -639,7 +642,7 @@ class Polish:
         self.T = scaled.T * price[scaled.groups.index, None]
         size = float(w.norm() / point.v.norm().clamp(min=TINY))
         self.h = self.dearer * size**2 * free / float(free.max())
-        self.R = qr_factor(self.T, scaled.B, self.h.sqrt())
+        self.triangle = qr_factor(self.T, scaled.B, self.h.sqrt())
 
     def dual(self, alpha: Tensor, V: Tensor) -> Tensor:
         """Return alpha with B' alpha = T' V to rounding, for V near the given one."""
@@ -647,7 +650,7 @@ class Polish:
         pull = self.scaled.T.T @ V
         # Least squares: the smallest weighted change of alpha and V that makes the equation hold.
         for _ in range(self.corrections):
-            x = solve_normal(self.R, B.T @ alpha - pull)
+            x = solve_normal(self.triangle, B.T @ alpha - pull)
             alpha = alpha - self.h * (B @ x)
             pull = pull + self.T.T @ (self.T @ x)
         return alpha.clamp(min=0.0)
@@ -681,14 +684,14 @@ class Polish:
         v = B.new_zeros(B.shape[1])
         for _ in range(2):
             missing = B.T @ (self.h * (margins - B @ v))
-            v = v + solve_normal(self.R, missing - self.T.T @ (self.T @ v))
+            v = v + solve_normal(self.triangle, missing - self.T.T @ (self.T @ v))
         return v
 
 
-def solve_normal(R: Tensor, right: Tensor) -> Tensor:
-    """Solve R' R x = right."""
-    half = torch.linalg.solve_triangular(R.T, right[:, None], upper=False)
-    return torch.linalg.solve_triangular(R, half, upper=True)[:, 0]
+def solve_normal(triangle: Tensor, right: Tensor) -> Tensor:
+    """Solve A' A x = right, of the triangle of A's QR factorisation."""
+    half = torch.linalg.solve_triangular(triangle.T, right[:, None], upper=False)
+    return torch.linalg.solve_triangular(triangle, half, upper=True)[:, 0]
 
 
 def qr_factor(
@@ -700,30 +703,32 @@ def qr_factor(
     ridge: float = 1e-15,
     block_rows: int = 4096,
 ) -> Tensor:
-    """Return R of a QR factorisation of the rows T and diag(weights) B.
+    """Return the triangle of a QR factorisation of the rows T and diag(weights) B.
 
     Heavy rows come first, those whose weights exceed ``heavy_share`` times the mean: then rounding
-    leaves the light ones their digits. A ridge of ``ridge`` times the norms of the columns keeps R
+    leaves the light ones their digits. A ridge of ``ridge`` times the norms of the columns keeps it
     regular, and the refinement makes up for it. At most ``block_rows`` rows are factored at once.
 
     Raises
     ------
     Breakdown
-        R is singular, or not finite.
+        The triangle is singular, or not finite.
     """
     heavy = torch.nonzero(weights > heavy_share * weights.mean())[:, 0]
     heavy = heavy[weights[heavy].argsort(descending=True)]
     light = weights.index_fill(0, heavy, 0.0)
-    R = B[:0]
+    triangle = B[:0]
     for start in range(0, len(heavy), block_rows):
         rows = heavy[start : start + block_rows]
-        R = torch.linalg.qr(torch.cat([R, B[rows] * weights[rows, None]]), mode="r")[1]
+        more = torch.cat([triangle, B[rows] * weights[rows, None]])
+        triangle = torch.linalg.qr(more, mode="r")[1]
     for start in range(0, len(B), block_rows):
         block = slice(start, start + block_rows)
-        R = torch.linalg.qr(torch.cat([R, B[block] * light[block, None]]), mode="r")[1]
-    rows = torch.cat([R, T, (ridge * R.norm(dim=0)).diag()])
+        more = torch.cat([triangle, B[block] * light[block, None]])
+        triangle = torch.linalg.qr(more, mode="r")[1]
+    rows = torch.cat([triangle, T, (ridge * triangle.norm(dim=0)).diag()])
     order = rows.abs().amax(1).argsort(descending=True)
-    R = torch.linalg.qr(rows[order], mode="r")[1]
-    if not torch.isfinite(R).all() or (R.diagonal() == 0).any():
+    triangle = torch.linalg.qr(rows[order], mode="r")[1]
+    if not torch.isfinite(triangle).all() or (triangle.diagonal() == 0).any():
         raise Breakdown
-    return R
+    return triangle

@@ -58,7 +58,6 @@ from torch import Tensor
 
 from implicit_bias.base.validation import check_choice
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.norms import entries_of, is_of_singular_values
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers import costs
 from implicit_bias.solvers.base import Answer, Start, Tolerances
@@ -88,11 +87,7 @@ from implicit_bias.solvers.scaling import ScaledProblem
 
 def has_class_cone(problem: MarginProblem) -> bool:
     """Whether a `ClassCone` takes the norm; all others have to be sums of Euclidean norms."""
-    if entries_of(problem.norm) is not None:
-        return True
-    # With two classes the matrix of the classes has one row, whose only singular value is its
-    # Euclidean norm.
-    return problem.classes is not None and is_of_singular_values(problem.norm)
+    return costs.kind_of(problem) in ("entries", "matrices")
 
 
 @dataclass(frozen=True)
@@ -111,7 +106,7 @@ class StepRule:
         A step shorter than this is compared with more careful ones: 0 for none.
     damping : tuple of int
         Those that trust the predictor's second-order terms less, by its length to these powers.
-    centring : tuple of float
+    centre_first : tuple of float
         Those that centre first, at these fractions of mu.
     keeps_equations : bool
         Whether T keeps the equation of the spectral cone (`Cone.moved`), for which steps are cut.
@@ -122,7 +117,7 @@ class StepRule:
     patience: int
     short: float = 0.0
     damping: tuple[int, ...] = ()
-    centring: tuple[float, ...] = ()
+    centre_first: tuple[float, ...] = ()
     keeps_equations: bool = False
 
 
@@ -250,17 +245,17 @@ class InteriorPoint(RowSolver):
     # trouble. Cones with a W of their own lose digits near the boundary: they keep away from it.
     bold: ClassVar[StepRule] = StepRule(boundary_share=0.995, floor=0.05, patience=10)
     cautious: ClassVar[StepRule] = replace(
-        bold, patience=30, short=0.1, damping=(1, 2), centring=(0.1, 1.0)
+        bold, patience=30, short=0.1, damping=(1, 2), centre_first=(0.1, 1.0)
     )
     bold_with_W: ClassVar[StepRule] = StepRule(  # noqa: N815 - W is a name
-        boundary_share=0.99, floor=0.2, patience=12, short=0.05, centring=(0.5,)
+        boundary_share=0.99, floor=0.2, patience=12, short=0.05, centre_first=(0.5,)
     )
     cautious_with_W: ClassVar[StepRule] = replace(  # noqa: N815
         bold_with_W,
         boundary_share=0.9,
         patience=30,
         short=0.5,
-        centring=(0.3, 0.8),
+        centre_first=(0.3, 0.8),
         keeps_equations=True,
     )
 
@@ -336,7 +331,8 @@ class CentralPath(Run):
         self.upper = math.inf
         self.gap = math.inf
         self.alpha = scaled.full(scaled.n_rows, 0.0)
-        self.primal: tuple[Tensor, Tensor, Tensor] | None = None  # V, d, beta
+        # V and d, of which zeta is d V, and beta. A class cone has zeta itself, and d = 1.
+        self.primal: tuple[Tensor, Tensor, Tensor] | None = None
 
     def answer(self) -> Answer:
         """Return what attains the best bounds of the present precision, in the problem's units."""
@@ -344,7 +340,7 @@ class CentralPath(Run):
             return self.found
         if self.primal is None:
             zero = zero_answer(self.layout.problem)
-            return replace(zero, alpha=self.scaled.alpha(self.alpha))
+            return replace(zero, alpha=self.scaled.alpha_of(self.alpha))
         return self.scaled.answer(self.alpha, *self.primal)
 
     def stages(self) -> list[Stage]:
@@ -418,7 +414,8 @@ class CentralPath(Run):
             step_rule = stage.step_rule
             n_products = scaled.n_rows + scaled.n_boxes + point.n_cone_products
             n_steps = 0
-            n_waited = 0  # steps since the last progress
+            # Steps since the last progress, which is over the best of all stages of this precision.
+            n_waited = 0
             # No row is idle at first: all are in the system, in order.
             rows = scaled.rows
             free = torch.arange(scaled.n_rows, device=scaled.device)
@@ -591,12 +588,13 @@ class CentralPath(Run):
                     to_boundary = point.step_to_boundary(step)
                     if to_boundary < step_rule.short:
                         # A short step: of several that trust the predictor less, or centre first,
-                        # the one that goes farthest is taken.
+                        # the one that goes farthest is taken. Their aims differ from ``target``,
+                        # to which idle rows move: with idle rows ``short`` is 0.
                         candidates = [step]
                         for power in step_rule.damping:
                             weight = length**power
                             candidates.append(newton.direction(target, predictor, weight))
-                        for share in step_rule.centring:
+                        for share in step_rule.centre_first:
                             candidates.append(newton.direction(share * mu))
                         step = max(candidates, key=point.step_to_boundary)
                         to_boundary = point.step_to_boundary(step)
@@ -702,7 +700,9 @@ class CentralPath(Run):
     def warm_start(self, cone: Cone, start: Start) -> Iterate:
         """Move the solution of a similar problem into the interior.
 
-        Each complementary pair is raised to a product of mu at least, that of the start's own gap.
+        Of each complementary pair one is raised until their product is mu, which is that of the
+        start's own gap. The s are those of alpha before they are moved inside, after which s alpha
+        may be below mu: with s of the moved alpha a solve takes a step or two more.
         """
         solver = self.solver
         scaled = cone.scaled

@@ -97,7 +97,6 @@ def follow(
     limit: int,
     on_progress: base.OnProgress,
     *,
-    first_iteration: int = 1,
     deadline: Deadline = NEVER,
     mode: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> base.Candidate:
@@ -111,8 +110,6 @@ def follow(
         Iterations that are allowed.
     on_progress : callable
         Called with the bounds of each iteration.
-    first_iteration : int
-        The number of the first one.
     deadline : Deadline
         A step begins only if it would end before this, when it takes as long as the last step, or
         as estimated if that is longer.
@@ -140,7 +137,7 @@ def follow(
                 status = Status.NUMERICAL_TROUBLE
             else:
                 seconds = time.perf_counter() - began
-                bounds = base.BoundsAt(first_iteration + len(history), lower, upper)
+                bounds = base.BoundsAt(len(history) + 1, lower, upper)
                 history.append(bounds)
                 on_progress(bounds)
                 if not deadline.allows(max(seconds, run.seconds_per_step)):
@@ -168,8 +165,6 @@ class NativeSolver(base.Solver):
 
     device: str = "cpu"
 
-    # The number of the first point of the history: 0 for a first iterate, before any step.
-    first_iteration: ClassVar[int] = 0
     # Whether it solves problems with many classes.
     takes_classes: ClassVar[bool] = False
 
@@ -212,15 +207,14 @@ class NativeSolver(base.Solver):
 
         # A sum of l2 norms over other parts than gates, such as inputs, becomes the same problem
         # over groups of gates. A method that `takes_norm` gets the problem as it is.
-        posed = problem
+        formulated = problem
         if problem.classes is None and not self.takes_norm(problem):
-            posed = in_groups_of_gates(problem)
-        with self.lent_threads(posed):
+            formulated = in_groups_of_gates(problem)
+        with self.lent_threads(formulated):
             found = follow(
-                self.prepare(posed, start),
+                self.prepare(formulated, start),
                 self.limit,
                 on_progress,
-                first_iteration=self.first_iteration,
                 deadline=deadline,
                 mode=torch.inference_mode,  # small steps take a tenth less time
             )
@@ -256,4 +250,4 @@ class RowSolver(NativeSolver):
     def lent_threads(self, problem: MarginProblem) -> AbstractContextManager[None]:
         """Return a context in which it has the threads that these constraints are worth."""
         n_rows = len(self.chosen(problem))
-        return threads(threads_for(costs.order(problem, n_rows), self.threads))
+        return threads(threads_for(costs.step_order(problem, n_rows), self.threads))

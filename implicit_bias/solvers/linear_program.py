@@ -173,7 +173,7 @@ class _WorkingProgram(RowRounds):
                 # Solved; or perhaps for want of digits, and there is no more effort to spend.
                 break
         if status == infeasible:
-            alpha = gordan(self.problem, self.working, self.deadline)
+            alpha = approximate_gordan_solution(self.problem, self.working, self.deadline)
             self.best = replace(self.best, alpha=alpha)
             if self.deadline.passed and not alpha.any():
                 return Status.TIME_LIMIT
@@ -272,12 +272,17 @@ class _WorkingProgram(RowRounds):
         return 0, base.Answer(alpha, coef.reshape(problem.coef_shape), intercept)
 
 
-def gordan(problem: MarginProblem, rows: Constraints, deadline: Deadline) -> Array:
-    """Return alpha >= 0, sum 1, with the smallest sum of |V_j|, on some rows; 0 without one."""
+def approximate_gordan_solution(
+    problem: MarginProblem, rows: Constraints, deadline: Deadline
+) -> Array:
+    """Return alpha >= 0 on some rows that nearly solve Gordan's system, V = 0 and e' alpha = 0.
+
+    They have any scale, and are 0 where the linear program was not solved.
+    """
     A = problem.features.of_rows(rows).matrix() / problem.scale
     E = sp.csr_array(rows.offset_columns)
-    # max s subject to A zeta + E b >= s, |zeta_j| <= 1: its multipliers are alpha. Neither the
-    # sizes of rows nor those of columns matter, but that of the multipliers.
+    # max s subject to A zeta + E b >= s, |zeta_j| <= 1: its multipliers are alpha, of the smallest
+    # sum of |V_j|. Rows and columns are equilibrated first, and the multipliers scaled back.
     whole = sp.hstack([A, E], format="csr")
     sizes, of_columns = _equilibration(whole)
     whole = sp.diags_array(sizes) @ whole @ sp.diags_array(of_columns)
@@ -401,15 +406,15 @@ class _InequalityForm:
             reduced = costs - whole.T @ y
             lacking = -x[n:]
             missing = np.where(unbounded, np.abs(reduced), -reduced)
-            excess = cost @ x[:n] - b @ y
+            duality_gap = cost @ x[:n] - b @ y
             feasible = lacking <= solver.digits * np.where(of_margins, np.abs(b), size)
             sizes_of_costs = costs + abs(whole).T @ np.abs(y)
             dual_feasible = missing <= solver.digits * sizes_of_costs
-            converged = excess <= solver.digits * np.abs(cost @ x[:n])
+            converged = duality_gap <= solver.digits * np.abs(cost @ x[:n])
             if feasible.all() and dual_feasible.all() and converged:
                 break
             # The next correction makes the largest violation 1, but no step is too bold.
-            worst = max(missing.max(), excess / max(np.abs(x[:n]).sum(), smallest))
+            worst = max(missing.max(), duality_gap / max(np.abs(x[:n]).sum(), smallest))
             primal_scale = min(1.0 / max(lacking.max(), smallest), primal_scale * solver.growth)
             dual_scale = min(1.0 / max(worst, smallest), dual_scale * solver.growth)
         return 0, best

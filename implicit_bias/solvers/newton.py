@@ -164,7 +164,8 @@ class Newton(ABC, Generic[AnyCone]):
         alpha, beta, change, U = self.changes(right, imbalance, mu, predictor, weight)
         # Back substitution: s alpha and xi w change as asked for, and w by what its box loses.
         s = (s_alpha - p.s * alpha) / p.alpha
-        w = xi = p.w
+        w = p.w  # empty, as xi is, with a hard margin
+        xi = p.xi
         if len(p.w):
             pooled = self.boxes.sums(alpha)
             w = -pooled

@@ -79,8 +79,8 @@ class OneGroup(RowSolver):
     Parameters
     ----------
     fallback : NativeSolver
-        Solves what the method does not take, and where it makes no headway. Its limit on iterations
-        and its own tolerances are those of this solver.
+        Solves what the method does not take, and where it makes no headway. The tolerances, the
+        limits on iterations and time, the device and the rows are those of this solver.
     aim : float
         The fraction of the tolerance to reach: the certificate rounds differently.
     max_steps, patience : int
@@ -138,7 +138,7 @@ class OneGroup(RowSolver):
     @property
     def own_limit(self) -> int:
         """Steps of all levels and iterations of the fall-back, at most."""
-        return len(self.growths) * self.most_levels * self.max_steps + self.fallback.limit
+        return len(self.growths) * self.most_levels * self.max_steps + self.fallback.own_limit
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Set up the exchanges; the Gram matrix is formed by the first step."""
@@ -200,7 +200,15 @@ class _Exchanges(Run):
         """Exchange until the sets are right; where there is no headway the fall-back solves."""
         if (yield from self._from_fewer_rows()):
             return Status.OPTIMAL
-        method = replace(self.solver.fallback, max_seconds=self.deadline.left)
+        solver = self.solver
+        method = replace(
+            solver.fallback,
+            tolerances=solver.tolerances,
+            max_seconds=self.deadline.left,
+            device=solver.device,
+        )
+        if isinstance(method, RowSolver):
+            method = replace(method, rows=solver.rows)
         fallback = method.prepare(self.problem, self.start)
         steps = fallback.steps()
         while True:
@@ -223,9 +231,9 @@ class _Exchanges(Run):
         if self.ungraded is not None:
             self._grade(self.ungraded)
         scaled = self.scaled
-        alpha, d, beta = self.primal
-        coef = self.problem.coef_of(scaled.alpha(alpha), d.cpu().numpy() / scaled.scale)
-        return Answer(scaled.alpha(self.alpha), coef, scaled.intercept(beta))
+        a, d, beta = self.primal
+        coef = self.problem.coef_of(scaled.alpha_of(a), d.cpu().numpy() / scaled.scale)
+        return Answer(scaled.alpha_of(self.alpha), coef, scaled.intercept(beta))
 
     def _best_bounds(self, lower: float, upper: float) -> tuple[float, float]:
         """Return the best bounds so far, in the problem's units."""

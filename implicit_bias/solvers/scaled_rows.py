@@ -232,8 +232,8 @@ class ScaledRows:
             return scores.reshape(*zeta.shape[:-2], -1)
         table = scores.reshape(*zeta.shape[:-1], -1).mT.flatten(-2)  # sample, class
         # b_p picks the score of the own class less that of the rival.
-        own, rival = self._entries
-        return table[..., own] - table[..., rival]
+        owner, rival = self._entries
+        return table[..., owner] - table[..., rival]
 
     def adjoint(self, alpha: Tensor) -> Tensor:
         """V (..., K', D') of alpha (..., P)."""
@@ -293,11 +293,11 @@ class ScaledRows:
         F = X.shape[1]
         # Weights a_k of a sample's edges: h at its rivals, ``loose`` at its own class.
         weights = self._by_rival(h)
-        share = None
+        fractions = None
         if loose is not None:
             weights.scatter_(1, self._owners[:, None], loose[:, None])
-            share = weights / weights.sum(1, keepdim=True)
-        squares = self._squares(X, weights, share)
+            fractions = weights / weights.sum(1, keepdim=True)
+        squares = self._squares(X, weights, fractions)
         i, j = torch.triu_indices(n_classes, n_classes, 1, device=h.device)
         # The sum over edges of (e_i - e_j) (e_i - e_j)' (x) X' diag X, in coordinates.
         if n_classes > self.many_classes:
@@ -313,7 +313,7 @@ class ScaledRows:
             blocks = (outer.T @ squares.flatten(1)).reshape(r, r, F, F)
         return blocks.permute(0, 2, 1, 3).reshape(r * F, r * F)
 
-    def _squares(self, X: Tensor, weights: Tensor, share: Tensor | None) -> Tensor:
+    def _squares(self, X: Tensor, weights: Tensor, fractions: Tensor | None) -> Tensor:
         """X' diag X of each pair of classes, with the weights of its edges: (E, F, F).
 
         Of few features all pairs of a class, or all of them, are one product.
@@ -323,18 +323,20 @@ class ScaledRows:
         i, j = torch.triu_indices(n_classes, n_classes, 1, device=weights.device)
         if F > self.few_features:
             pairs = zip(i.tolist(), j.tolist(), strict=True)
-            return torch.stack([self._square(X, *pair, weights, share) for pair in pairs])
-        if share is not None:
-            whole = _all_squares(X, weights, share)
+            return torch.stack([self._square(X, *pair, weights, fractions) for pair in pairs])
+        if fractions is not None:
+            whole = _all_squares(X, weights, fractions)
             return whole.reshape(n_classes, F, n_classes, F)[i, :, j]
         # A sample has edges to its own class alone.
         by_owner = torch.stack([weighted_squares(X[m], weights[m]) for m in self._members])
         return by_owner[i, j] + by_owner[j, i]
 
-    def _square(self, X: Tensor, i: int, j: int, weights: Tensor, share: Tensor | None) -> Tensor:
+    def _square(
+        self, X: Tensor, i: int, j: int, weights: Tensor, fractions: Tensor | None
+    ) -> Tensor:
         """X' diag X of one pair of classes, (F, F)."""
-        if share is not None:
-            return weighted_square(X, weights[:, i] * share[:, j])
+        if fractions is not None:
+            return weighted_square(X, weights[:, i] * fractions[:, j])
         members = torch.cat([self._members[i], self._members[j]])
         rivals = torch.where(self._owners[members] == i, j, i)
         return weighted_square(X[members], weights[members, rivals])
@@ -400,10 +402,10 @@ class ScaledRows:
         """What touches each class."""
         found = []
         for c in range(self.n_classes):
-            own = (self.pairs.owners == c) | self.signed  # whose sign X has
-            rows = torch.nonzero(own | (self.pairs.rivals == c))[:, 0]
+            owned = (self.pairs.owners == c) | self.signed  # whose sign X has
+            rows = torch.nonzero(owned | (self.pairs.rivals == c))[:, 0]
             samples, at = torch.unique(self.pairs.place[rows], return_inverse=True)
-            sign = torch.where(own[rows], 1.0, -1.0).to(self.X)
+            sign = torch.where(owned[rows], 1.0, -1.0).to(self.X)
             found.append(Touching(rows, sign, samples, at))
         return found
 
@@ -448,12 +450,12 @@ def weighted_squares(X: Tensor, weights: Tensor) -> Tensor:
     return unit * found.to(weights.dtype).reshape(k, F, F)
 
 
-def _all_squares(X: Tensor, weights: Tensor, share: Tensor) -> Tensor:
-    """X' diag(w_i s_j) X, blocks of (K F, K F) with i < j, of weights and shares (n, K)."""
+def _all_squares(X: Tensor, weights: Tensor, fractions: Tensor) -> Tensor:
+    """X' diag(w_i s_j) X, blocks of (K F, K F) with i < j, of weights and fractions (n, K)."""
     n, k = weights.shape
     F = X.shape[1]
     found = X.new_zeros(k * F, k * F)
-    unit, roots = _roots(weights * share, X.dtype)  # w_i s_j is symmetric
+    unit, roots = _roots(weights * fractions, X.dtype)  # w_i s_j is symmetric
     for some in _slices(n, k * F):
         found += _upper_square((roots[some, :, None] * X[some, None, :]).flatten(1))
     return unit * found.to(weights.dtype)

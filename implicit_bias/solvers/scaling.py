@@ -190,7 +190,7 @@ class ScaledProblem:
         offsets = self.layout.rows.of_classes(beta.cpu().double().numpy())
         return self.layout.problem.as_intercept(offsets)
 
-    def alpha(self, values: Tensor) -> Array:
+    def alpha_of(self, values: Tensor) -> Array:
         """Return dual variables of the rows as those of the problem, in its units."""
         return self.layout.rows.alpha((values / self.nu).cpu().double().numpy())
 
@@ -215,7 +215,7 @@ class ScaledProblem:
         if not self.layout.signed:
             # With several offsets the classes' sums depend on each other, which `repaired` solves
             # for.
-            whole = repaired(self.layout.problem, self.alpha(alpha))
+            whole = repaired(self.layout.problem, self.alpha_of(alpha))
             return self.tensor(self.layout.rows.alpha_of_rows(whole)) * self.nu
         # The class with the larger sum is scaled down: alpha stay within their boxes.
         positive = self.e[:, 0] > 0
@@ -264,8 +264,8 @@ class ScaledProblem:
             return 1.0
         return upper / norm
 
-    def coef(self, V: Tensor, d: Tensor) -> Array:
-        """zeta_g = d_g V_g of the problem as posed, (M, D) or (K, M, D), in units of 1 / scale."""
+    def coef_of(self, V: Tensor, d: Tensor) -> Array:
+        """zeta_g = d_g V_g in the problem's features, (M, D) or (K, M, D), units of 1 / scale."""
         layout = self.layout
         # Back through the rotation of the gates, then through the merged inputs.
         found = layout.gates.expand(V.cpu().double().numpy(), d.cpu().double().numpy())
@@ -275,8 +275,8 @@ class ScaledProblem:
         return expanded.reshape(layout.problem.coef_shape)
 
     def answer(self, alpha: Tensor, V: Tensor, d: Tensor, beta: Tensor) -> Answer:
-        """Return alpha, the coefficients of V and d, and the intercept of the problem as posed."""
-        return Answer(self.alpha(alpha), self.coef(V, d) / self.scale, self.intercept(beta))
+        """Return alpha, the coefficients of V and d, and the intercept, in the problem's units."""
+        return Answer(self.alpha_of(alpha), self.coef_of(V, d) / self.scale, self.intercept(beta))
 
     def tensor(self, values: Array) -> Tensor:
         """Values on the device, in the problem's precision."""

@@ -112,13 +112,13 @@ class SecondOrderCones:
         mirrored = self._split(V, V_norm, f)
         self.z = ConeVectors(mirrored.plus, mirrored.minus, -mirrored.across)
 
-    def _split(self, tail: Tensor, norm: Tensor, excess: Tensor) -> ConeVectors:
-        """(norm + excess, tail), whose tail is nearly along the axis."""
+    def _split(self, tail: Tensor, norm: Tensor, surplus: Tensor) -> ConeVectors:
+        """(norm + surplus, tail), whose tail is nearly along the axis."""
         inner, across = self._parts(tail)
         big = norm + inner
         small = self.groups.norms(across) ** 2 / big.clamp(min=TINY)  # norm - inner
-        minus = torch.where(inner > 0, small, norm - inner) + excess
-        return ConeVectors(minus, big + excess, across)
+        minus = torch.where(inner > 0, small, norm - inner) + surplus
+        return ConeVectors(minus, big + surplus, across)
 
     def _parts(self, tail: Tensor) -> tuple[Tensor, Tensor]:
         """Return a tail along the axis, (G,), and across it, (P,)."""
@@ -212,6 +212,6 @@ class SecondOrderCones:
         across = d.across - share[index] * x.across
         return float((torch.sqrt(along * along + sums(across * across)) - inner).max())
 
-    def excess(self, x: ConeVectors, norm: Tensor) -> Tensor:
+    def head_less_tail(self, x: ConeVectors, norm: Tensor) -> Tensor:
         """x_0 - ||x_1||, given the norm."""
         return (x.minus * x.plus - self.groups.sums(x.across * x.across)) / (x.head + norm)

@@ -445,8 +445,6 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
     status = best.status
     if trials.unsettled and (trials.late or deadline.passed):
         status = Status.TIME_LIMIT
-        if deadline.left is None:  # the user set no limit of time: it was a method's own
-            status = Status.ITERATION_LIMIT
     trials.best = _Attempt(
         best.method,
         replace(best.candidate, detail=f"after {', '.join(tried)}"),

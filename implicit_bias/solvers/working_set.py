@@ -59,7 +59,6 @@ class WorkingSet(NativeSolver):
         Limit where ``max_iterations`` sets none.
     """
 
-    first_iteration: ClassVar[int] = 1
     takes_classes: ClassVar[bool] = True
 
     first_size: int = 500

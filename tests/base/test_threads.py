@@ -73,5 +73,5 @@ def test_features_that_are_merged_do_not_count_for_the_order() -> None:
     gates = np.concatenate([side, 1.0 - side], axis=2).reshape(2000, -1)
     labels: Any = y
     problem = MarginProblem(X, labels, gates, np.repeat(np.arange(20), 2), C=1.0)
-    assert costs.order(problem, 2000) == 21 * 50
-    assert costs.order(problem, 10) == 10
+    assert costs.step_order(problem, 2000) == 21 * 50
+    assert costs.step_order(problem, 10) == 10

@@ -78,7 +78,11 @@ def test_first_points_are_inside_of_the_cone(name: str, system: str) -> None:
     V = cone.dual_vectors(torch.rand(cone.scaled.n_rows).double())
     V = V * (0.7 / cone.dual_norm(V))
     assert cone.dual_norm(V) == pytest.approx(0.7)
-    assert_inside(cone, cone.inner_point(V, 3.0), 0.0)
+    inner = cone.inner_point(V, 3.0)
+    assert_inside(cone, inner, 0.0)
+    if isinstance(cone, EntryCone):  # <u, rho> = t
+        rho = 0.5 * inner.T.sum(0)
+        agree(cone.sum_per_radius(inner.R.sum(0) * rho), inner.t)
     centred = cone.centred_point(V, 0.2)
     if centred is not None:
         assert_inside(cone, centred, 0.1 if isinstance(cone, SpectralCone) else 0.2)

@@ -76,6 +76,21 @@ def test_offsets(offset: float) -> None:
     assert upper == pytest.approx(exact, rel=1e-9 + rounding)
 
 
+@pytest.mark.parametrize("n_features", [3, 10, 40])
+def test_a_proof_of_inseparability_on_uneven_and_shifted_features(n_features: int) -> None:
+    """V(alpha) is 0 to rounding, in a few steps: no solver behind it helps here."""
+    rng = np.random.default_rng(0)
+    sizes = np.exp(2.0 * rng.standard_normal(n_features))
+    X = sizes * (5.0 + rng.standard_normal((5 * n_features + 40, n_features)))
+    problem = max_margin(X, rng.choice([-1.0, 1.0], len(X)), intercept=True)
+    found = run(problem)
+    assert found.status is Status.NOT_SEPARABLE
+    assert found.iterations <= 15
+    left = np.abs(problem.dual_vectors(found.alpha)).max()
+    assert left <= Tolerances().infeasibility * (found.alpha @ np.linalg.norm(X, axis=1))
+    assert abs(found.alpha @ problem.y) <= 1e-12 * found.alpha.sum()
+
+
 def test_inseparable_data_with_a_large_C() -> None:
     X, y = cases.cloud(60, 3)
     problem = cases.plain(X, y)

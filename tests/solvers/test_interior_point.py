@@ -1,6 +1,7 @@
 """The interior point: stages, float32, idle rows and starts change nothing but the time."""
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -113,3 +114,15 @@ def test_with_a_separator_at_hand_no_stall_is_a_sign_of_inseparability() -> None
     found = method.run(problem)
     assert found.status is Status.NUMERICAL_TROUBLE
     assert solve(problem, method).certificate.gap < cases.GAP_LIMIT
+
+
+@pytest.mark.parametrize("system", ["rows", "features"])
+def test_it_ends_by_itself_in_a_few_steps(system: Literal["rows", "features"]) -> None:
+    """Before any grade: one stage is enough, and its bounds meet."""
+    problem = cases.build(cases.cloud(60, 4, shift=1.0), cases.units(3), C=0.1)
+    tolerances = solvers.Tolerances(gap=cases.SOLVE_TOL)
+    found = solvers.InteriorPoint(system=system, tolerances=tolerances).run(problem)
+    last = found.history[-1]
+    assert found.status is Status.OPTIMAL
+    assert last.upper / last.lower - 1.0 <= cases.SOLVE_TOL
+    assert found.iterations <= 20

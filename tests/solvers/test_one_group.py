@@ -73,6 +73,23 @@ def test_where_it_gives_up_the_fall_back_solves() -> None:
         assert (found.status, found.stats.detail) == (Status.OPTIMAL, "")
 
 
+def test_the_fall_back_obeys_the_options_of_this_solver() -> None:
+    """Its tolerances, limits and rows: two groups go to the fall-back at once."""
+    problem = separable("gln")
+    loose = InteriorPoint(tolerances=Tolerances(gap=0.3), max_iterations=1)
+    found = solve(problem, OneGroup(tolerances=TIGHT, fallback=loose))
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.gap <= GAP_LIMIT
+    limited = solve(problem, OneGroup(fallback=InteriorPoint(), max_iterations=2))
+    assert limited.status is Status.ITERATION_LIMIT
+    some = np.arange(problem.n_samples // 2)
+    rows = problem.constraints.subset(some)
+    half = OneGroup(tolerances=TIGHT, fallback=InteriorPoint(), rows=rows).run(problem)
+    assert not half.alpha[len(some) :].any()
+    alone = solve(problem.subset(some), "interior-point", SOLVE_TOL)
+    np.testing.assert_allclose(half.alpha.sum(), alone.certificate.upper, rtol=OBJECTIVE_RTOL)
+
+
 EAGER = OneGroup(
     tolerances=TIGHT, fallback=InteriorPoint(tolerances=TIGHT), nearly=1.0, first_rows=5
 )

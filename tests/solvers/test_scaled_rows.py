@@ -106,7 +106,7 @@ def test_products_of_two_classes_by_definition(name: str) -> None:
     expected = loop_dual_vectors(problem, np.where(problem.zero_features, 0.0, alpha))
     for g, columns in enumerate(loop_groups(problem)):
         expected[columns] *= d[g]
-    agree(scaled.coef(V, scales), expected)
+    agree(scaled.coef_of(V, scales), expected)
     whole = sum(scale * Q for scale, Q in zip(d, grams, strict=True)) / np.outer(nu, nu)
     for index in (np.arange(problem.n_samples), np.array([0, problem.n_samples - 1])):
         part = rows.subset(torch.tensor(index))

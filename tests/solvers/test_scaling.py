@@ -58,6 +58,7 @@ def test_balanced_alpha_obey_the_equation_of_the_intercept(classes: int) -> None
     problem = max_margin(X, y, C=2.0, intercept=True)
     scaled = ScaledProblem(Layout.of_groups(problem), torch.device("cpu"))
     alpha = torch.rand(scaled.n_rows, generator=torch.Generator().manual_seed(0)).double()
+    alpha[0] = 1e-9
     balanced = scaled.balanced(alpha)
     np.testing.assert_allclose(scaled.e.T @ balanced, 0.0, atol=1e-12)
     assert (balanced >= 0.0).all()
@@ -65,6 +66,8 @@ def test_balanced_alpha_obey_the_equation_of_the_intercept(classes: int) -> None
     inside = scaled.balanced_inside(alpha)
     assert (inside > 0.0).all()
     assert (inside >= balanced).all()
+    if classes == 2:
+        assert torch.equal(inside, balanced)
     # Without alpha of a class the equations leave those of its rivals none, either.
     alpha[scaled.e[:, 0] > 0.0] = 0.0
     if classes > 2:

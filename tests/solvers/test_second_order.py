@@ -128,4 +128,4 @@ def test_what_is_left_of_a_cone_near_its_boundary_keeps_its_digits() -> None:
     cones = cones_at(1e-12)
     norms = GROUPS.norms(cones.tail(cones.s))
     expected = 1e-12 * torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
-    np.testing.assert_allclose(cones.excess(cones.s, norms), expected, rtol=1e-6)
+    np.testing.assert_allclose(cones.head_less_tail(cones.s, norms), expected, rtol=1e-6)

@@ -128,6 +128,18 @@ def test_many_rows_of_few_features_are_not_multiplied_with_each_other() -> None:
         assert "rows" in many
 
 
+def test_one_gram_matrix_needs_a_box_for_each_row() -> None:
+    """Rows of many classes share the box of their sample; without C there is no box to share."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 100))
+    signs = rng.choice([-1.0, 1.0], 60)
+    labels = np.arange(60) % 3
+    assert "one-group" in estimates(max_margin(X, signs))
+    assert "one-group" in estimates(max_margin(X, signs, C=1.0))
+    assert "one-group" in estimates(max_margin(X, labels))
+    assert "one-group" not in estimates(max_margin(X, labels, C=1.0))
+
+
 def test_groups_of_one_feature_each_are_solved_as_l1() -> None:
     X, y = cloud(20, 12, shift=1.0)
     grouped = max_margin(X, y, GroupL2(np.arange(12)))

@@ -313,6 +313,7 @@ def test_iteration_limit_keeps_valid_bounds(name: str, method: str, limit: int) 
     for one in bounds:
         oracles.check_overlap(one, cases.best(name).certificate)
     assert tuple(told) == found.stats.history
+    assert [line.iteration for line in told] == list(range(1, len(told) + 1))
     if told or method in cases.METHODS:
         assert len(told) == found.stats.iterations
     if method == "rows":  # whose first bounds are computed in float32

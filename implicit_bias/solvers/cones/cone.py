@@ -194,7 +194,7 @@ class Cone(ABC):
 
     @abstractmethod
     def primal(self) -> tuple[Tensor, Tensor]:
-        """Return V and d of `ScaledProblem.coef` at the iterate."""
+        """Return V and d of the iterate, of which zeta is d V: a class cone has zeta and 1."""
 
     def scale(self) -> None:  # noqa: B027 - some cones need nothing more
         """Compute the scaling of the iterate, which its Newton systems share."""

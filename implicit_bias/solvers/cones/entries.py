@@ -13,10 +13,14 @@ The norm ||rho||_p is the smallest value over t of
 
 So u is the derivative of phi by rho, and its derivative by t, (1 - 1/p) (1 - <u, rho> / t), is 0.
 
-rho and u shall lie on the curve u = (rho / t)^(p - 1). A step aims at its tangent, where the curve
-is below both: at rho = t y and u = v, of which one is the iterate's. With
-slope = (p - 1) v / (t y) that tangent is du = slope (drho - y dt) + ...; with q_i = R_i / T_i the
-products give dR_i = (mu - R_i T_i) / T_i - q_i dT_i. So
+rho and u shall lie on the curve u = (rho / t)^(p - 1), which is linearised at
+
+        y = min(rho / t, u^(1 / (p - 1))),      v = min(u, (rho / t)^(p - 1)),
+
+a point of the curve: at the iterate's rho where the curve lies below its u, else at its u. The
+minima are finite for every p, and the larger values need not be. With slope = (p - 1) v / (t y) the
+tangent is du = slope (drho - y dt) + ...; with q_i = R_i / T_i the products give
+dR_i = (mu - R_i T_i) / T_i - q_i dT_i. So
 
         (slope + q_0 + q_1) drho = slope y dt + (q_0 - q_1) U + ...                        (rho)
 

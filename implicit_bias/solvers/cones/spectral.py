@@ -103,7 +103,8 @@ class SpectralCone(FreeRadiusCone):
     def moved(self, point: Iterate, step: Iterate, length: float) -> Iterate:
         """Return the point at this length of a step, where T and tr R keep their equations.
 
-        Far from the central path, T by its tangent would let t fall below what W asks for.
+        Far from the central path, T by its tangent would let t fall below what W asks for. After
+        ``shortenings`` cuts the point is that of the plain step.
         """
         for _ in range(self.shortenings):
             found = point.moved(step, length)
