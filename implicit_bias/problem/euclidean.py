@@ -53,7 +53,7 @@ def euclidean_form(problem: MarginProblem) -> tuple[Features, Integers]:
     shape = problem.norm_shape
     if problem.has_group_norm:
         return features, problem.gate_norm.groups_of_rows(shape[0]).reshape(shape[0], -1)
-    found = problem.norm.partition(shape)
+    found = problem.partition
     if found is None or found.inner != "l2":
         raise UnsuitableError(
             "this solver takes norms that are sums of Euclidean norms over groups, not "
@@ -97,7 +97,7 @@ def with_l1_for_single_entries(problem: MarginProblem) -> MarginProblem:
     >>> with_l1_for_single_entries(max_margin(np.eye(2), [1, -1], GroupL2([0, 1]))).norm
     L1()
     """
-    found = problem.norm.partition(problem.norm_shape)
+    found = problem.partition
     if found is None or found.inner != "l2":
         return problem
     groups = found.groups.reshape(-1)
@@ -112,7 +112,7 @@ def classes_share_groups(problem: MarginProblem) -> bool:
 
     Such a norm does not change under rotations of the classes.
     """
-    found = problem.norm.partition(problem.norm_shape)
+    found = problem.partition
     if found is None or found.inner != "l2":
         return False
     return bool((found.groups == found.groups[0]).all())

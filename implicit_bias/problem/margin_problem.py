@@ -336,6 +336,11 @@ class MarginProblem:
         return Features(self.X, self.gates, self.groups)
 
     @cached_property
+    def partition(self) -> Partition | None:
+        """The norm as a sum over parts of the coefficients, if it is one; see `Norm.partition`."""
+        return self.norm.partition(self.norm_shape)
+
+    @cached_property
     def constraints(self) -> Constraints:
         """The constraints: one per pair of a sample and a rival class."""
         return Constraints.of_labels(self.y, self.classes, self.intercept)
@@ -379,7 +384,7 @@ class MarginProblem:
         V = self.dual_vectors(alpha)
         if self.has_group_norm:
             return self.gate_norm.aligned(V, group_norms)
-        partition = cast(Partition, self.norm.partition(self.norm_shape))
+        partition = cast(Partition, self.partition)
         return V * group_norms[partition.groups].reshape(V.shape)
 
     def dual_norms(self, alpha: Array) -> Array:

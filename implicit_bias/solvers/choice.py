@@ -163,8 +163,8 @@ def is_native(problem: MarginProblem) -> bool:
 
 def _sums_maxima(problem: MarginProblem) -> bool:
     """Whether a norm is a sum of maxima over groups, so that the problem is a linear program."""
-    groups = problem.norm.partition(problem.norm_shape)
-    return groups is not None and groups.inner == "linf"
+    partition = problem.partition
+    return partition is not None and partition.inner == "linf"
 
 
 def choose_solver(problem: MarginProblem) -> SolverName:

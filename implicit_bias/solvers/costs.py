@@ -153,8 +153,8 @@ def kind_of(problem: MarginProblem) -> Kind:
         return "euclidean"
     if norms.entries_of(norm) is not None:
         return "entries"
-    groups = norm.partition(problem.norm_shape)
-    if groups is not None and groups.inner == "l2":
+    partition = problem.partition
+    if partition is not None and partition.inner == "l2":
         return "euclidean"
     if norms.is_of_singular_values(norm):
         return "matrices"

@@ -139,7 +139,7 @@ class _WorkingProgram(RowRounds):
         self.deadline = deadline
         self.slack = solver.slack_share * self.tolerance
         self.effort = 0
-        found = problem.norm.partition(problem.norm_shape)
+        found = problem.partition
         if found is None or found.inner != "linf":
             raise UnsuitableError(
                 f"HiGHS takes norms that are sums of maxima, such as l1 and linf, not "
