@@ -269,13 +269,17 @@ class ConditionTest:
             centred = X - X.mean(axis=0)
         # --- the columns' norms: their ratio is at most the condition number
         sizes = np.linalg.norm(centred, axis=0)
-        # Constant columns have a norm of rounding errors.
-        sizes = sizes[sizes > rounding * np.linalg.norm(X, axis=0)]
+        # Columns that are constant, or 0, have a norm of rounding errors.
+        varies = sizes > rounding * np.linalg.norm(X, axis=0)
+        sizes = sizes[varies]
         if sizes.max(initial=0.0) >= self.ill_conditioned * sizes.min(initial=np.inf):
             return True
         if M * D > self.most_features:
             return False
         # --- eigenvalues of the products, which are quick, and right unless they are small
+        centred = centred[:, varies]
+        if not varies.any():
+            return False
         eigenvalues = np.linalg.eigvalsh(centred.T @ centred)
         if eigenvalues[0] > self.well_conditioned * eigenvalues[-1]:
             return False
