@@ -270,8 +270,9 @@ def box_gap(
         The learning rates of the past steps, for ``decayed``. A list has those of the first
         parameter group at each optimizer step; rates of other groups are in proportion. A
         scheduler, or one per optimizer, is replayed on a copy, where its rates follow from its
-        settings. It must have been there from the first step on. A `BoxTrace` has recorded each
-        step. By default the rate of now is taken for that of all steps; under a scheduler, or where
+        settings. It must have been there from the first step on, and step after each optimizer
+        step, or once per epoch in more epochs than an epoch has optimizer steps. A `BoxTrace` has
+        recorded each step. By default the rate of now is taken for that of all steps; under a scheduler, or where
         it is 0, ``decayed`` is nan, unknown. Pass rates that you have set by hand.
 
     Returns
@@ -283,7 +284,7 @@ def box_gap(
     ValueError
         A loss that does not take these labels, or is no finite number; gradients that are not
         finite; labels beside a loader; ``rates`` that are not one per step, or of a scheduler that
-        depends on more than its steps (ReduceLROnPlateau);
+        depends on more than its steps (ReduceLROnPlateau), or steps too seldom;
         `OptimizerError`: an optimizer without weight decay, or whose steps are not known.
 
     Notes
