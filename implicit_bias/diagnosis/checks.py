@@ -101,7 +101,7 @@ def check(
         subject = Subject.of(function, excluded=not_held, leading=leading, deadline=deadline)
     constant = list[str]()
     for name in function.shapes:
-        # What no optimizer holds has been listed_samples already.
+        # What no optimizer holds has been listed already.
         if name not in subject.function.shapes and name not in not_held:
             constant.append(name)
     if constant:

@@ -37,6 +37,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.checkpoints import Checkpoint, load_into
 from implicit_bias.diagnosis.findings import Code, Finding
 from implicit_bias.modules.evaluate import as_module
+from implicit_bias.modules.kinks import Pieces
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.multipliers import best_multipliers
 from implicit_bias.modules.subject import Subject
@@ -219,20 +220,22 @@ def _centred(kernel: Array) -> Array:
 
 def _tangent_share(function: Margins, moved: Tensor, deadline: Deadline) -> float:
     """Margin of a displacement in the tangent features, over the maximum."""
-    size = float(moved.norm())
-    if not size > 0.0:
+    if not moved.any():
         return math.nan
-    theta = function.theta
     # J_0 (theta - theta_0) is a product of the Jacobian: J_0 itself is not formed.
-    reached = float(function.jvp(theta, moved).min()) / size
-    if not reached > 0.0:
+    slopes = function.jvp(function.theta, moved)
+    least = float(slopes.min())
+    if not least > 0.0:
         return 0.0
-    # min ||w|| s.t. J_0 w >= 1 is 1 / gamma_0, and any multipliers bound it from below. The
-    # displacement is feasible, once it has unit margin, so its size is an upper bound.
-    margins = function.margins(theta)
-    feasible = moved / (size * reached)
-    program = TangentProgram(function, theta, 1.0, PARAMETER_NORMS["l2"], margins)
-    # Degree 1 makes the tangent program J_0 w >= 1. The margins at the start say only where the
-    # search begins.
-    lower = best_multipliers(program, deadline=deadline).lower
-    return min(1.0, lower / float(feasible.norm()))
+    # The maximum is 1 / min ||w|| s.t. J_0 w >= 1: a tangent problem of degree 1, in which the
+    # displacement is feasible once it has unit margin. Any multipliers bound it from below.
+    program = TangentProgram(
+        function,
+        theta=moved / least,
+        degree=1.0,
+        norm=PARAMETER_NORMS["l2"],
+        margins=slopes / least,
+        other_gradients=Pieces(function, [function.theta], np.ones((1, len(slopes)))),
+    )
+    best = best_multipliers(program, deadline=deadline)
+    return min(1.0, best.lower / program.size)

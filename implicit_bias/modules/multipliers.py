@@ -257,7 +257,7 @@ class MultiplierSearch:
             except TimeoutError:
                 if not len(chosen):
                     raise  # nothing is solved yet
-                return best
+                return replace(best, method="stopped")
             chosen = np.append(chosen[stays], joining)
             solution = working_set.solved(self.program_share * broken, deadline)
             weights = np.zeros(len(pairs))

@@ -86,7 +86,7 @@ class TangentProgram:
     scale : float
         The module's own parameters are this times theta.
     other_gradients : Gradients or None
-        J, where it is not that of ``function`` at theta.
+        J, where it is not that of ``function`` at theta. J theta is L times the margins.
     """
 
     function: Margins
