@@ -284,8 +284,8 @@ def box_gap(
     ------
     ValueError
         A loss that does not take these labels, or is no finite number; gradients that are not
-        finite; labels beside a loader; ``rates`` that are not one per step, or of a scheduler that
-        depends on more than its steps (ReduceLROnPlateau), or steps too seldom;
+        finite; labels beside a loader. Or ``rates`` that are not one per step, or of a scheduler that
+        depends on more than its steps (ReduceLROnPlateau), or steps too seldom.
         `OptimizerError`: an optimizer without weight decay, or whose steps are not known.
 
     Notes
@@ -420,10 +420,9 @@ def box_of(
             decay_so_far = sums_of_decay(optimizer, steps, None)
         samples = batches(function.inputs, labels)
         return _limit_in_box(function.module, samples, own_loss, steps, decay_so_far)
-    except torch.OutOfMemoryError:
-        raise
-    except (ValueError, TypeError, RuntimeError, IndexError):
-        # The loss is the user's own, and may take other targets; steps may not be known.
+    except ValueError:
+        # The loss is the user's own, and may take other targets; steps may not be known. What a
+        # diagnosis says of weight decay then names `box_gap`, which raises this error.
         return None
 
 
@@ -530,6 +529,11 @@ def _gradients(
             value = _loss_of_batch(loss, outputs, _moved((labels,), values, floats=False)[0])
             if not isinstance(value, Tensor) or value.numel() != 1:
                 raise ValueError("loss(outputs, labels) must be one number, the mean of the batch")
+            if not value.requires_grad:
+                raise ValueError(
+                    "loss(outputs, labels) has no gradient: compute it from the outputs, without "
+                    "detach() and item()"
+                )
             found = torch.autograd.grad(
                 value.reshape(()), [values[step.name] for step in steps], allow_unused=True
             )

@@ -152,7 +152,7 @@ class JudgedLoss:
     Attributes
     ----------
     refusal : Code or None
-        Why it does not maximise the margin; None where it does.
+        Why it does not maximise the margin, or that this was not checked; None where it does.
     logarithm : bool
         Whether the function is the logarithm of a loss: negative where that is small.
     low_label : float

@@ -11,7 +11,8 @@ a gradient that underflows       none: the gradient is 0, or its direction is ro
 eps above the gradients          the limit of gradient descent, as steps are g / eps; none where
                                  the squares of the gradients underflow, too
 Adam with beta1 > beta2          not known: the theorem asks for beta1 <= beta2
-Adam's memory                    not known: it is no sign descent (`modules.optimizers`)
+Adam's memory                    not known: gradients shrink faster than beta2 forgets them, so
+                                 that its steps are no sign descent
 ===============================  ==================================================================
 """
 

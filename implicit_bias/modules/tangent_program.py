@@ -127,7 +127,7 @@ class TangentProgram:
         return dict.fromkeys(names, 1.0)
 
     @cached_property
-    def units(self) -> Tensor:
+    def scale_of_entries(self) -> Tensor:
         """Scale of the tensor of each entry of theta, shape (P,)."""
         parts = dict[str, Tensor]()
         for name, shape in self.function.shapes.items():
