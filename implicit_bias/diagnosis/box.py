@@ -44,16 +44,16 @@ constraints".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from implicit_bias.diagnosis.loss_tail import JudgedLoss
+from implicit_bias.diagnosis.loss_tail import JudgedLoss, Loss
 from implicit_bias.modules.evaluate import as_module, same_random_numbers
 from implicit_bias.modules.loading import Batch, batches
 from implicit_bias.modules.margins import Margins
@@ -62,8 +62,6 @@ from implicit_bias.modules.past_rates import Rates, sums_of_decay
 from implicit_bias.modules.steps import OptimizerError, Step, size_beside_eps, steps_of
 from implicit_bias.norms.tensors import matrix_shape
 from implicit_bias.training.losses import MarginLoss
-
-Loss: TypeAlias = Callable[[Any, Any], Tensor]
 
 
 class BoxThresholds:
@@ -284,8 +282,8 @@ def box_gap(
     ------
     ValueError
         A loss that does not take these labels, or is no finite number; gradients that are not
-        finite; labels beside a loader. Or ``rates`` that are not one per step, or of a scheduler that
-        depends on more than its steps (ReduceLROnPlateau), or steps too seldom.
+        finite; labels beside a loader. Or ``rates`` that are not one per step, or of a scheduler
+        that depends on more than its steps (ReduceLROnPlateau), or steps too seldom.
         `OptimizerError`: an optimizer without weight decay, or whose steps are not known.
 
     Notes

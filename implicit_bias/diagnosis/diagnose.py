@@ -46,7 +46,7 @@ from implicit_bias.diagnosis.layers import LayerBounds
 from implicit_bias.diagnosis.loss_tail import judge_loss
 from implicit_bias.diagnosis.regime import regime_of
 from implicit_bias.diagnosis.result import Diagnosis
-from implicit_bias.diagnosis.training import TrainingTest
+from implicit_bias.diagnosis.training import of_training
 from implicit_bias.modules.evaluate import as_module, evaluating
 from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.kinks import gap_across_kinks
@@ -264,7 +264,7 @@ def diagnose(
             of_regime = [named] if named is not None else []
 
         checks = (
-            *TrainingTest().findings(subject, measured, optimizer, loss, judged, box),
+            *of_training(subject, measured, optimizer, loss, judged, box),
             *of_regime,
             *what_is_measured(subject, measured.norm),
             *doubts,

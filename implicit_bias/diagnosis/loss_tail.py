@@ -40,7 +40,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -50,7 +50,8 @@ from torch.overrides import TorchFunctionMode
 from implicit_bias.diagnosis.findings import Code
 from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
 
-Loss = Callable[..., Any]
+# Of outputs and targets.
+Loss: TypeAlias = Callable[[Any, Any], Any]
 # The label beside 1 of one output, and whether outputs are (N,).
 Targets = tuple[float, bool]
 

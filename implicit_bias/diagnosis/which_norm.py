@@ -28,7 +28,7 @@ from implicit_bias.diagnosis.checks import check, what_is_measured
 from implicit_bias.diagnosis.findings import Code, Finding, GapBounds, warn
 from implicit_bias.diagnosis.loss_tail import judge_loss
 from implicit_bias.diagnosis.norm_evidence import Evidence, NormRow, NormTable
-from implicit_bias.diagnosis.training import TrainingTest
+from implicit_bias.diagnosis.training import of_training
 from implicit_bias.modules.evaluate import as_module, drawn_like, evaluating
 from implicit_bias.modules.loading import collected
 from implicit_bias.modules.margins import Margins
@@ -271,7 +271,7 @@ def which_norm(
         findings = [conclusion.why, *table.caveats()]
         if subject.linear:
             findings.append(Finding(Code.LINEAR_MODULE))
-        findings += TrainingTest().findings(subject, measured, optimizer, loss, judged)
+        findings += of_training(subject, measured, optimizer, loss, judged)
         findings += what_is_measured(subject, about)
         findings += doubts
     warn(findings, stacklevel=2)
