@@ -106,6 +106,8 @@ SCION: dict[str, tuple[str, dict[str, bool], tuple[int, ...], Lmo]] = {
     ),
     "auto, a vector": ("Auto", {}, (5,), by_columns),
     "auto, a matrix": ("Auto", {}, (3, 5), lambda g: math.sqrt(3 / 5) * polar(g)),
+    "auto, kernels in 1 D": ("Auto", {}, (6, 3, 4), lambda g: math.sqrt(6 / 3) / 4 * polar(g)),
+    "auto, in 2 D": ("Auto", {}, (6, 3, 4, 4), lambda g: math.sqrt(6 / 3) / 4**2 * polar(g)),
 }
 
 
