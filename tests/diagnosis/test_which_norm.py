@@ -132,8 +132,9 @@ def test_the_optimizers_own_norm_joins_and_its_decay_is_found() -> None:
     assert (found.best, found.optimizer_norm) == ("l2", "linf")
     module = solved("linf")
     decayed = torch.optim.AdamW(module.parameters(), weight_decay=0.1)
-    with pytest.warns(ib.DiagnosisWarning, match="weight decay"):
+    with pytest.warns(ib.DiagnosisWarning, match="weight decay") as caught:
         found = ib.which_norm(module, INPUTS, Y, norms=["l2"], optimizer=decayed)
+    assert caught[0].filename == __file__  # where the caller called it
     assert finding(found, Code.WEIGHT_DECAY).value == pytest.approx(0.1)
 
 
