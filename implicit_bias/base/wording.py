@@ -3,7 +3,10 @@
 import html
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 UNKNOWN, INFINITE, NO_BREAK = "–", "∞", "\u00a0"
 
@@ -54,6 +57,26 @@ def percent_bounds(low: float, high: float) -> str:
     if low < 5e-5:
         return f"at most {percent(high, space=' ')}"
     return f"between {ends[0]} and {ends[1]} %"
+
+
+def listed_parts(names: Collection[str]) -> str:
+    """List parts or parameters of a module by name, the first four of them."""
+    shown = list[str]()
+    for name in list(names)[:4]:
+        if name:
+            shown.append(repr(name))
+        else:  # the module itself, whose name among its own parts is empty
+            shown.append("the module's forward")
+    text = ", ".join(shown)
+    if len(names) > 4:
+        text += f" and {len(names) - 4} more"
+    return text
+
+
+def listed_samples(samples: NDArray[np.int64]) -> str:
+    """List some samples, the first five of them."""
+    more = ", ..." if len(samples) > 5 else ""
+    return ", ".join(map(str, samples[:5])) + more
 
 
 def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

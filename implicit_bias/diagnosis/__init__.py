@@ -1,5 +1,7 @@
 """How far a homogeneous module is from the limits of its training, in any norm.
 
+`diagnose`, `which_norm` and `Recorder` are each followed by the files that they are made of.
+
 =================  =========================================================================
 file               what
 =================  =========================================================================

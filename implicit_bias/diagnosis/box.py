@@ -44,16 +44,16 @@ constraints".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from implicit_bias.diagnosis.loss_tail import JudgedLoss
+from implicit_bias.diagnosis.loss_tail import JudgedLoss, Loss
 from implicit_bias.modules.evaluate import as_module, same_random_numbers
 from implicit_bias.modules.loading import Batch, batches
 from implicit_bias.modules.margins import Margins
@@ -62,8 +62,6 @@ from implicit_bias.modules.past_rates import Rates, sums_of_decay
 from implicit_bias.modules.steps import OptimizerError, Step, size_beside_eps, steps_of
 from implicit_bias.norms.tensors import matrix_shape
 from implicit_bias.training.losses import MarginLoss
-
-Loss: TypeAlias = Callable[[Any, Any], Tensor]
 
 
 class BoxThresholds:
@@ -270,9 +268,11 @@ def box_gap(
         The learning rates of the past steps, for ``decayed``. A list has those of the first
         parameter group at each optimizer step; rates of other groups are in proportion. A
         scheduler, or one per optimizer, is replayed on a copy, where its rates follow from its
-        settings. It must have been there from the first step on. A `BoxTrace` has recorded each
-        step. By default the rate of now is taken for that of all steps; under a scheduler, or where
-        it is 0, ``decayed`` is nan, unknown. Pass rates that you have set by hand.
+        settings. It must have been there from the first step on, and step after each optimizer
+        step, or once per epoch in more epochs than an epoch has optimizer steps. A `BoxTrace` has
+        recorded each step. By default the rate of now is taken for that of all steps; under a
+        scheduler, or where it is 0, ``decayed`` is nan, unknown. Pass rates that you have set by
+        hand.
 
     Returns
     -------
@@ -282,8 +282,8 @@ def box_gap(
     ------
     ValueError
         A loss that does not take these labels, or is no finite number; gradients that are not
-        finite; labels beside a loader; ``rates`` that are not one per step, or of a scheduler that
-        depends on more than its steps (ReduceLROnPlateau);
+        finite; labels beside a loader. Or ``rates`` that are not one per step, or of a scheduler
+        that depends on more than its steps (ReduceLROnPlateau), or steps too seldom.
         `OptimizerError`: an optimizer without weight decay, or whose steps are not known.
 
     Notes
@@ -418,10 +418,9 @@ def box_of(
             decay_so_far = sums_of_decay(optimizer, steps, None)
         samples = batches(function.inputs, labels)
         return _limit_in_box(function.module, samples, own_loss, steps, decay_so_far)
-    except torch.OutOfMemoryError:
-        raise
-    except (ValueError, TypeError, RuntimeError, IndexError):
-        # The loss is the user's own, and may take other targets; steps may not be known.
+    except ValueError:
+        # The loss is the user's own, and may take other targets; steps may not be known. What a
+        # diagnosis says of weight decay then names `box_gap`, which raises this error.
         return None
 
 
@@ -528,6 +527,11 @@ def _gradients(
             value = _loss_of_batch(loss, outputs, _moved((labels,), values, floats=False)[0])
             if not isinstance(value, Tensor) or value.numel() != 1:
                 raise ValueError("loss(outputs, labels) must be one number, the mean of the batch")
+            if not value.requires_grad:
+                raise ValueError(
+                    "loss(outputs, labels) has no gradient: compute it from the outputs, without "
+                    "detach() and item()"
+                )
             found = torch.autograd.grad(
                 value.reshape(()), [values[step.name] for step in steps], allow_unused=True
             )

@@ -7,6 +7,7 @@ torch.compile, Lightning) are those of the module without it.
 
 from __future__ import annotations
 
+import copy
 import pickle
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,10 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from implicit_bias.modules.evaluate import as_module
+
+# A module of the same architecture, or its state dict.
+State: TypeAlias = nn.Module | Mapping[str, Any]
 Checkpoints: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str] | Mapping[str, Any]]
 
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin")
@@ -134,6 +139,21 @@ def load_into(module: nn.Module, checkpoint: Checkpoint) -> None:
         # torch has a line for each kind of names, or shapes, that do not fit.
         found = "; ".join(line.strip() for line in str(error).splitlines()[1:])
         raise ValueError(f"{checkpoint.name} is of another module: {found}") from error
+
+
+def at_state(module: nn.Module, state: State, name: str) -> nn.Module:
+    """Return a copy of a module with the values of another one, or of a state dict.
+
+    Raises
+    ------
+    ValueError
+        As `load_into`; the message begins with the name.
+    """
+    if isinstance(state, nn.Module):
+        state = as_module(state).state_dict()
+    copied = copy.deepcopy(module)
+    load_into(copied, Checkpoint(0, name, state))
+    return copied
 
 
 def _state_in(saved: Any, name: str) -> dict[str, Any]:

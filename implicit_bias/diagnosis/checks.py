@@ -14,12 +14,12 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import check_flag, pointing_to_the_page
+from implicit_bias.base.wording import listed_samples
 from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, Code, Finding
 from implicit_bias.modules.optimizers import left_out
 from implicit_bias.modules.partial_degrees import scale_invariant
 from implicit_bias.modules.subject import (
     Subject,
-    listed_samples,
     margins_of,
     offering_leading,
 )
@@ -101,7 +101,7 @@ def check(
         subject = Subject.of(function, excluded=not_held, leading=leading, deadline=deadline)
     constant = list[str]()
     for name in function.shapes:
-        # What no optimizer holds has been listed_samples already.
+        # What no optimizer holds has been listed already.
         if name not in subject.function.shapes and name not in not_held:
             constant.append(name)
     if constant:

@@ -4,12 +4,13 @@ Steepest descent in a norm on an exponential-like loss converges in direction to
 
     min 1/2 ||theta||^2   s.t.   q(theta) >= 1,
 
-q the margins (`modules.multipliers`). Each step below is a file of this package.
+q the margins (`modules.margins`). Each step below is a file of this package.
 
 1. Checks: what makes the question meaningless (`modules.subject`, `modules.homogeneity`), or a
    number mean less (`checks`), or keeps the training from the limit (`training`).
-2. The gap: the module at unit margin beside the best multipliers in the norm, with gradients
-   at its weights and across kinks near them. What follows is measured at the former.
+2. The gap: the module at unit margin beside the best multipliers in the norm
+   (`modules.multipliers`), with gradients at its weights and across kinks near them
+   (`modules.kinks`). What follows is measured at the former.
 3. Layers: the KKT gap of each alone, and the direction that lowers its norm (`layers`).
 4. Beyond KKT points: one more ReLU unit (`escape`), the optimum in function space
    (`function_space`); lazy or rich (`regime`).
@@ -36,15 +37,16 @@ from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.threads import one_thread_if_small
 from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.box import box_of, check_rates_apply
+from implicit_bias.diagnosis.checkpoints import State
 from implicit_bias.diagnosis.checks import check, what_is_measured
 from implicit_bias.diagnosis.escape import EscapeSearch
 from implicit_bias.diagnosis.findings import Finding, warn
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import LayerBounds
 from implicit_bias.diagnosis.loss_tail import judge_loss
-from implicit_bias.diagnosis.regime import Start, regime_of
+from implicit_bias.diagnosis.regime import regime_of
 from implicit_bias.diagnosis.result import Diagnosis
-from implicit_bias.diagnosis.training import TrainingTest
+from implicit_bias.diagnosis.training import of_training
 from implicit_bias.modules.evaluate import as_module, evaluating
 from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.kinks import gap_across_kinks
@@ -93,7 +95,7 @@ def diagnose(
     optimizer: object = None,
     rates: Rates | None = None,
     leading: bool = False,
-    start: Start | None = None,
+    start: State | None = None,
     max_seconds: float | None = None,
 ) -> Diagnosis:
     """Measure how far a module is from the KKT points that its training converges to.
@@ -262,7 +264,7 @@ def diagnose(
             of_regime = [named] if named is not None else []
 
         checks = (
-            *TrainingTest().findings(subject, measured, optimizer, loss, judged, box),
+            *of_training(subject, measured, optimizer, loss, judged, box),
             *of_regime,
             *what_is_measured(subject, measured.norm),
             *doubts,

@@ -80,7 +80,7 @@ class EscapeSearch:
     search_steps : int
         Most steps of each search.
     first_size : float
-        A new unit begins with this fraction of the network's norm.
+        A new unit begins with this fraction of the sum of both layers' norms.
     least_saving : float
         A unit is claimed if it lowers the norm by this fraction.
     programs : int

@@ -13,8 +13,7 @@ from enum import Enum, StrEnum
 from typing import Final, Self
 
 from implicit_bias.base.package import table_of
-from implicit_bias.base.wording import percent, percent_bounds
-from implicit_bias.modules.forward_watch import listed_parts
+from implicit_bias.base.wording import listed_parts, percent, percent_bounds
 
 WORDS = table_of("diagnosis/words.toml")
 # The norms of gradient descent, by the names of `modules.optimizers`.

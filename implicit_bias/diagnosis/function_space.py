@@ -41,7 +41,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import torch
@@ -108,6 +108,24 @@ class FunctionSpace:
         return 1.0 - self.certificate.lower / self.value
 
 
+class PointThresholds:
+    """When a module is said to compute a predictor.
+
+    Attributes
+    ----------
+    draws : int
+        Random parameters at which the outputs of both are compared.
+    samples : int
+        Samples on which they are compared, the first ones.
+    same : float
+        Fraction by which they may differ, by rounding.
+    """
+
+    draws: Final = 3
+    samples: Final = 64
+    same: Final = 1e-9
+
+
 @dataclass(frozen=True, eq=False)
 class Point:
     """A module of one argument at one value of its parameters, which predictors are compared with.
@@ -120,20 +138,11 @@ class Point:
         Its trained parameters.
     norm : ParameterNorm
         Their norm.
-    draws : int
-        Random parameters at which its outputs are compared with a predictor.
-    samples : int
-        Samples on which they are compared, the first ones.
-    same : float
-        Fraction by which they may differ, by rounding.
     """
 
     function: Margins
     theta: Tensor
     norm: ParameterNorm
-    draws: int = 3
-    samples: int = 64
-    same: float = 1e-9
 
     @property
     def parts(self) -> list[Tensor]:
@@ -163,7 +172,8 @@ class Point:
 
     def close(self, found: Tensor, expected: Tensor) -> bool:
         """Whether two tensors are equal but for rounding."""
-        return float((found - expected).abs().max()) <= self.same * float(expected.abs().max())
+        missed = float((found - expected).abs().max())
+        return missed <= PointThresholds.same * float(expected.abs().max())
 
     def computes(self, predictor: Callable[[Point, Tensor], Tensor | None]) -> bool:
         """Whether the module's outputs are a predictor's, at random parameters.
@@ -172,8 +182,8 @@ class Point:
         """
         # The families' predictors are polynomials of the parameters (or piecewise): two that agree
         # at random parameters are the same.
-        few = self.X[: self.samples]
-        for seed in range(self.draws):
+        few = self.X[: PointThresholds.samples]
+        for seed in range(PointThresholds.draws):
             drawn = replace(self, theta=drawn_like(self.theta, seed))
             expected = predictor(drawn, few)
             if expected is None or not self.close(drawn.outputs(few), expected):

@@ -40,7 +40,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -50,7 +50,8 @@ from torch.overrides import TorchFunctionMode
 from implicit_bias.diagnosis.findings import Code
 from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
 
-Loss = Callable[..., Any]
+# Of outputs and targets.
+Loss: TypeAlias = Callable[[Any, Any], Any]
 # The label beside 1 of one output, and whether outputs are (N,).
 Targets = tuple[float, bool]
 
@@ -152,7 +153,7 @@ class JudgedLoss:
     Attributes
     ----------
     refusal : Code or None
-        Why it does not maximise the margin; None where it does.
+        Why it does not maximise the margin, or that this was not checked; None where it does.
     logarithm : bool
         Whether the function is the logarithm of a loss: negative where that is small.
     low_label : float

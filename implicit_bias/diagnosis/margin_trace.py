@@ -56,7 +56,7 @@ from torch.optim import Optimizer
 
 from implicit_bias.base.threads import one_thread_if_small
 from implicit_bias.base.validation import check_count, check_number
-from implicit_bias.diagnosis.box import Loss
+from implicit_bias.diagnosis.loss_tail import Loss
 from implicit_bias.modules.evaluate import as_module, evaluating
 from implicit_bias.modules.optimizers import norm_of
 from implicit_bias.modules.subject import Subject, margins_of

@@ -53,11 +53,31 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from implicit_bias.diagnosis.findings import Code, Finding, GapBounds, Thresholds
 
 Evidence = Literal["limit", "margin and gap", "margin", "none"]
+
+
+class EvidenceThresholds:
+    """What counts as a change from the reference trainings.
+
+    Attributes
+    ----------
+    risen : float
+        A margin has risen if it is at least this many times the references', and above their
+        spread.
+    fallen : float
+        A gap has fallen if it is below the references' by this fraction, not by what any training
+        changes.
+    as_far : float
+        Of two trainings the smallest margins are alike if neither is above this times the other.
+    """
+
+    risen: Final = 1.1
+    fallen: Final = 0.05
+    as_far: Final = 1.1
 
 
 @dataclass(frozen=True)
@@ -82,12 +102,6 @@ class NormRow:
     same : tuple of str
         Norms of the table that are the same one of parameters of these shapes: spectral and l2 of a
         vector.
-    risen : float
-        A margin has risen if it is at least this many times the references', and above their
-        spread.
-    fallen : float
-        A gap has fallen if it is below the references' by this fraction, not by what any training
-        changes.
 
     Examples
     --------
@@ -103,8 +117,6 @@ class NormRow:
     reference_margin: float = math.nan
     spread: float = math.nan
     same: tuple[str, ...] = ()
-    risen: float = 1.1
-    fallen: float = 0.05
 
     @property
     def factor(self) -> float:
@@ -123,7 +135,7 @@ class NormRow:
 
     def _is_beyond_noise(self, factor: float) -> bool:
         # Comparisons with an unknown spread, which is nan, are false.
-        return factor >= self.risen and not factor <= self.spread
+        return factor >= EvidenceThresholds.risen and not factor <= self.spread
 
     @property
     def favoured(self) -> bool | None:
@@ -133,9 +145,9 @@ class NormRow:
         """
         if self.reference_gap is None or not self.rose:
             return False
-        if self.gap.upper < (1.0 - self.fallen) * self.reference_gap.lower:
+        if self.gap.upper < (1.0 - EvidenceThresholds.fallen) * self.reference_gap.lower:
             return True
-        if self.gap.lower >= (1.0 - self.fallen) * self.reference_gap.upper:
+        if self.gap.lower >= (1.0 - EvidenceThresholds.fallen) * self.reference_gap.upper:
             return False
         return None
 
@@ -161,14 +173,11 @@ class NormTable:
         Smallest margins of the module and of each reference.
     degree : float
         L.
-    as_far : float
-        Of two trainings the smallest margins are alike if neither is above this times the other.
     """
 
     rows: Sequence[NormRow]
     reached: Sequence[float]
     degree: float
-    as_far: float = 1.1
 
     def conclude(self) -> Conclusion:
         """Name the norm whose margin was maximised, or say why none can be named."""
@@ -208,7 +217,7 @@ class NormTable:
         # Rule 3: the margin rose in one norm, at the cost of all others.
         others = self._others(most)
         if most.rose and others and all(row.fell for row in others):
-            if self.as_far * self.reached[0] < max(self.reached[1:]):
+            if EvidenceThresholds.as_far * self.reached[0] < max(self.reached[1:]):
                 return self._none(Code.REFERENCE_IS_AHEAD, most, most.factor)
             return self._unless_rival(most, "margin", Code.MARGIN)
         if overlapping:
@@ -245,7 +254,7 @@ class NormTable:
         references = self.reached[1:]
         if len(references) == 1:
             found.append(Finding(Code.ONE_REFERENCE))
-        if references and self.reached[0] > self.as_far * min(references):
+        if references and self.reached[0] > EvidenceThresholds.as_far * min(references):
             details = {"reached": self.reached[0]}
             found.append(Finding(Code.REFERENCE_IS_BEHIND, min(references), details=details))
         gaps = [row.gap for row in self.rows]

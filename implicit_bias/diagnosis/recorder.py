@@ -84,6 +84,8 @@ class Recorder:
     rows : list of dict
         What was measured, one row per point; `frame` has a table of them, and says what columns
         are.
+    last_seconds : float
+        Wall time of the last `record`.
 
     Raises
     ------
@@ -135,7 +137,7 @@ class Recorder:
         check_flag(function_space, "function_space")
         check_flag(gaps, "gaps")
         check_flag(leading, "leading")
-        Deadline.asked(max_seconds)
+        Deadline.asked(max_seconds)  # refuses what is no time
         self.module = as_module(module)
         # A loader may shuffle or be slow: it is read once, not at each point.
         inputs, labels = collected(inputs, labels)
@@ -165,12 +167,13 @@ class Recorder:
         warn(findings, stacklevel=2)
         self.function_space = function_space
         self._in_function_space: FunctionSpace | None = None
-        self.rows: list[dict[str, float]] = []
+        self.rows: list[Row] = []
+        self.last_seconds = math.nan
 
     def __repr__(self) -> str:
         return f"Recorder({len(self.rows)} points, norms {', '.join(self.norms)})"
 
-    def record(self, step: int | None = None) -> dict[str, float]:
+    def record(self, step: int | None = None) -> Row:
         """Measure the module as it is.
 
         Parameters

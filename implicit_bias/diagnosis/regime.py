@@ -22,29 +22,24 @@ et al. (2020), "Kernel and rich regimes in overparametrized models"; Cortes, Moh
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.diagnosis.checkpoints import Checkpoint, load_into
+from implicit_bias.diagnosis.checkpoints import State, at_state
 from implicit_bias.diagnosis.findings import Code, Finding
-from implicit_bias.modules.evaluate import as_module
+from implicit_bias.modules.kinks import Pieces
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.multipliers import best_multipliers
 from implicit_bias.modules.subject import Subject
 from implicit_bias.modules.tangent_program import TangentProgram
 from implicit_bias.norms.tensors import PARAMETER_NORMS
-
-# The module from before its training, or its state dict.
-Start: TypeAlias = nn.Module | Mapping[str, Any]
 
 
 class RegimeThresholds:
@@ -128,7 +123,7 @@ class Regime:
         return Finding(code, self.alignment, details=about)
 
 
-def regime_of(subject: Subject, start: Start, deadline: Deadline) -> Regime:
+def regime_of(subject: Subject, start: State, deadline: Deadline) -> Regime:
     """Compare a module with its start.
 
     Parameters
@@ -147,7 +142,7 @@ def regime_of(subject: Subject, start: Start, deadline: Deadline) -> Regime:
     """
     # Of the module itself: its leading-order part is what it becomes far from any start.
     now = subject.module_itself.function
-    before = now.reread(_at_start(now.module, start))
+    before = now.reread(at_state(now.module, start, "start"))
     moved = now.theta - before.theta
     size = float(before.theta.norm())
     distance = math.inf
@@ -170,14 +165,6 @@ def regime_of(subject: Subject, start: Start, deadline: Deadline) -> Regime:
         share=_tangent_share(few, moved, deadline),
         samples=len(chosen),
     )
-
-
-def _at_start(module: nn.Module, start: Start) -> nn.Module:
-    """Return a copy of the module with the values of its start."""
-    state = as_module(start).state_dict() if isinstance(start, nn.Module) else start
-    copied = copy.deepcopy(module)
-    load_into(copied, Checkpoint(0, "start", state))
-    return copied
 
 
 def tangent_kernel(function: Margins, deadline: Deadline = NEVER) -> Array:
@@ -219,20 +206,22 @@ def _centred(kernel: Array) -> Array:
 
 def _tangent_share(function: Margins, moved: Tensor, deadline: Deadline) -> float:
     """Margin of a displacement in the tangent features, over the maximum."""
-    size = float(moved.norm())
-    if not size > 0.0:
+    if not moved.any():
         return math.nan
-    theta = function.theta
     # J_0 (theta - theta_0) is a product of the Jacobian: J_0 itself is not formed.
-    reached = float(function.jvp(theta, moved).min()) / size
-    if not reached > 0.0:
+    slopes = function.jvp(function.theta, moved)
+    least = float(slopes.min())
+    if not least > 0.0:
         return 0.0
-    # min ||w|| s.t. J_0 w >= 1 is 1 / gamma_0, and any multipliers bound it from below. The
-    # displacement is feasible, once it has unit margin, so its size is an upper bound.
-    margins = function.margins(theta)
-    feasible = moved / (size * reached)
-    program = TangentProgram(function, theta, 1.0, PARAMETER_NORMS["l2"], margins)
-    # Degree 1 makes the tangent program J_0 w >= 1. The margins at the start say only where the
-    # search begins.
-    lower = best_multipliers(program, deadline=deadline).lower
-    return min(1.0, lower / float(feasible.norm()))
+    # The maximum is 1 / min ||w|| s.t. J_0 w >= 1: a tangent problem of degree 1, in which the
+    # displacement is feasible once it has unit margin. Any multipliers bound it from below.
+    program = TangentProgram(
+        function,
+        theta=moved / least,
+        degree=1.0,
+        norm=PARAMETER_NORMS["l2"],
+        margins=slopes / least,
+        other_gradients=Pieces(function, [function.theta], np.ones((1, len(slopes)))),
+    )
+    best = best_multipliers(program, deadline=deadline)
+    return min(1.0, best.lower / program.size)

@@ -315,7 +315,8 @@ class Diagnosis:
         """Three lines at most: where the module is, what matters most of it, what to do.
 
         The first line is about the predictor where its own norm has a certified optimum, and about
-        the problem with weight decay where that describes the weights.
+        the problem with weight decay where that describes the weights. Else the second line is the
+        finding that `findings` has next, unless that is advice on the rate.
         """
         standing, *others = self.findings
         lines = [standing.found]

@@ -11,7 +11,8 @@ a gradient that underflows       none: the gradient is 0, or its direction is ro
 eps above the gradients          the limit of gradient descent, as steps are g / eps; none where
                                  the squares of the gradients underflow, too
 Adam with beta1 > beta2          not known: the theorem asks for beta1 <= beta2
-Adam's memory                    not known: it is no sign descent (`modules.optimizers`)
+Adam's memory                    not known: gradients shrink faster than beta2 forgets them, so
+                                 that its steps are no sign descent
 ===============================  ==================================================================
 """
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import torch
@@ -44,6 +45,18 @@ from implicit_bias.modules.steps import (
 from implicit_bias.modules.subject import Subject
 from implicit_bias.modules.tangent_program import loss_weights
 from implicit_bias.training.losses import MarginLoss
+
+
+class TrainingThresholds:
+    """What keeps a training from its limit.
+
+    Attributes
+    ----------
+    short : float
+        Adam is no sign descent if all gradients are below this fraction of those it remembers.
+    """
+
+    short: Final = 0.1
 
 
 def _against(measured: MeasuredNorm) -> Iterator[Finding]:
@@ -113,111 +126,99 @@ def _groups_with_rules(optimizer: object) -> list[tuple[Group, UpdateRule | None
         return [(group, None) for group in optimizers.groups_of(optimizer)]
 
 
-@dataclass(frozen=True)
-class TrainingTest:
-    """What stands between a training and the limit that is measured.
+def of_training(
+    subject: Subject,
+    measured: MeasuredNorm,
+    optimizer: object,
+    loss: object,
+    judged: JudgedLoss,
+    box: BoxLimit | None = None,
+) -> list[Finding]:
+    """Find what is known of a training: of its loss, its optimizer and their last gradients.
 
-    Attributes
+    Parameters
     ----------
-    short : float
-        Adam is no sign descent if all gradients are below this fraction of those it remembers.
+    subject : Subject
+        The module.
+    measured : MeasuredNorm
+        The norm in which it is measured, and that of the optimizer.
+    optimizer : torch.optim.Optimizer, its class, its name, a sequence of optimizers, or None
+        What trained the module.
+    loss : str, MarginLoss, callable or None
+        What was minimised; None is cross-entropy of many classes, the logistic loss of two.
+    judged : JudgedLoss
+        What `judge_loss` found of it.
+    box : BoxLimit or None
+        Where the module is in the limit with weight decay.
     """
+    known = measured.trained_by or optimizer is None
+    found = list[Finding]()
+    of_decay = weight_decay(optimizer, box)
+    if of_decay is not None:
+        found.append(of_decay)
+    found += _against(measured)
+    found += _betas(optimizer)
+    found += _known_by_name(optimizer)
+    if judged.refusal is not None:
+        name = name_of(loss)
+        if isinstance(loss, MarginLoss):
+            name = loss.name
+        found.append(Finding(judged.refusal, details={"loss": name}))
+    elif known and not judged.logarithm:
+        # The logarithm of a loss has a gradient that does not vanish with the loss, so that it
+        # needs no such checks.
+        lost = list(_lost_gradient(subject.module_itself, loss))
+        found += lost
+        # Of gradients that are 0 in the module's precision no other size is of interest.
+        if not any(finding.code is Code.GRADIENT_OF_ZERO for finding in lost):
+            found += _small_gradients(subject.module_itself, optimizer)
+    if not any(finding.code.keeps_from_limit for finding in found):
+        rate = Code.CONSTANT_RATE
+        if measured.norm.name in GRADIENT_DESCENTS and not judged.logarithm:
+            rate = Code.LOGARITHMIC_RATE
+        found.append(Finding(rate))
+    return found
 
-    short: float = 0.1
 
-    def findings(
-        self,
-        subject: Subject,
-        measured: MeasuredNorm,
-        optimizer: object,
-        loss: object,
-        judged: JudgedLoss,
-        box: BoxLimit | None = None,
-    ) -> list[Finding]:
-        """Find what is known of a training: of its loss, its optimizer and their last gradients.
+def _small_gradients(subject: Subject, optimizer: object) -> Iterator[Finding]:
+    """Find an optimizer that divides its gradients by something far above their size.
 
-        Parameters
-        ----------
-        subject : Subject
-            The module.
-        measured : MeasuredNorm
-            The norm in which it is measured, and that of the optimizer.
-        optimizer : torch.optim.Optimizer, its class, its name, a sequence of optimizers, or None
-            What trained the module.
-        loss : str, MarginLoss, callable or None
-            What was minimised; None is cross-entropy of many classes, the logistic loss of two.
-        judged : JudgedLoss
-            What `judge_loss` found of it.
-        box : BoxLimit or None
-            Where the module is in the limit with weight decay.
-        """
-        known = measured.trained_by or optimizer is None
-        found = list[Finding]()
-        of_decay = weight_decay(optimizer, box)
-        if of_decay is not None:
-            found.append(of_decay)
-        found += _against(measured)
-        found += _betas(optimizer)
-        found += _known_by_name(optimizer)
-        if judged.refusal is not None:
-            name = name_of(loss)
-            if isinstance(loss, MarginLoss):
-                name = loss.name
-            found.append(Finding(judged.refusal, details={"loss": name}))
-        elif known and not judged.logarithm:
-            # The logarithm of a loss has a gradient that does not vanish with the loss, so that it
-            # needs no such checks.
-            lost = list(_lost_gradient(subject.module_itself, loss))
-            found += lost
-            # Of gradients that are 0 in the module's precision no other size is of interest.
-            if not any(finding.code is Code.GRADIENT_OF_ZERO for finding in lost):
-                found += self._small_gradients(subject.module_itself, optimizer)
-        if not any(finding.code.keeps_from_limit for finding in found):
-            rate = Code.CONSTANT_RATE
-            if measured.norm.name in GRADIENT_DESCENTS and not judged.logarithm:
-                rate = Code.LOGARITHMIC_RATE
-            found.append(Finding(rate))
-        return found
-
-    def _small_gradients(self, subject: Subject, optimizer: object) -> Iterator[Finding]:
-        """Find an optimizer that divides its gradients by something far above their size.
-
-        Its eps is above all of them, or they are small beside those that it remembers. Their size
-        is the root mean square of the entries if each entry has a divisor of its own (Adam), and
-        the Euclidean norm if a matrix has one for all entries (Muon).
-        """
-        norms = dict[Tensor, float]()
-        fractions = list[float]()
-        for one in each_of(optimizer):
-            for group, rule in _groups_with_rules(one):
-                eps = number_in(group, "eps")
-                if math.isnan(eps):
-                    continue
-                norms = norms or _gradient_norms(subject)
-                measured = [p for p in group["params"] if p in norms]
-                sizes = list[float]()
-                for p in measured:
-                    divides_entries = rule is None or rule.norm == "linf"
-                    sizes.append(size_beside_eps(norms[p], p.numel(), by_entry=divides_entries))
-                # Steps are g / (|g| + eps): with eps above all of |g| they are those of gradient
-                # descent.
-                if sizes and eps > max(sizes):
-                    dtype = measured[0].dtype
-                    details = {
-                        "optimizer": name_of(one),
-                        "eps": eps,
-                        "dtype": _name_of(dtype),
-                    }
-                    # Both divide by the root of squares. Where these are 0 no eps is small enough.
-                    code = Code.EPSILON
-                    if not torch.tensor(max(sizes), dtype=dtype).square():
-                        code = Code.SQUARES_OF_ZERO
-                    yield Finding(code, max(sizes), details=details)
-                    return
-                for p in measured:
-                    fractions += _fraction_of_memory(group, one, p, norms[p])
-        if fractions and max(fractions) < self.short:
-            yield Finding(Code.ADAMS_MEMORY, max(fractions))
+    Its eps is above all of them, or they are small beside those that it remembers. Their size
+    is the root mean square of the entries if each entry has a divisor of its own (Adam), and
+    the Euclidean norm if a matrix has one for all entries (Muon).
+    """
+    norms = dict[Tensor, float]()
+    fractions = list[float]()
+    for one in each_of(optimizer):
+        for group, rule in _groups_with_rules(one):
+            eps = number_in(group, "eps")
+            if math.isnan(eps):
+                continue
+            norms = norms or _gradient_norms(subject)
+            measured = [p for p in group["params"] if p in norms]
+            sizes = list[float]()
+            for p in measured:
+                divides_entries = rule is None or rule.norm == "linf"
+                sizes.append(size_beside_eps(norms[p], p.numel(), by_entry=divides_entries))
+            # Steps are g / (|g| + eps): with eps above all of |g| they are those of gradient
+            # descent.
+            if sizes and eps > max(sizes):
+                dtype = measured[0].dtype
+                details = {
+                    "optimizer": name_of(one),
+                    "eps": eps,
+                    "dtype": _name_of(dtype),
+                }
+                # Both divide by the root of squares. Where these are 0 no eps is small enough.
+                code = Code.EPSILON
+                if not torch.tensor(max(sizes), dtype=dtype).square():
+                    code = Code.SQUARES_OF_ZERO
+                yield Finding(code, max(sizes), details=details)
+                return
+            for p in measured:
+                fractions += _fraction_of_memory(group, one, p, norms[p])
+    if fractions and max(fractions) < TrainingThresholds.short:
+        yield Finding(Code.ADAMS_MEMORY, max(fractions))
 
 
 def _betas(optimizer: object) -> Iterator[Finding]:

@@ -10,13 +10,12 @@ Source: Lyu and Li (2020); Tsilivis, Vardi, Kempe (2024).
 
 from __future__ import annotations
 
-import copy
 import math
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -24,11 +23,12 @@ from torch import Tensor, nn
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.threads import one_thread_if_small
 from implicit_bias.base.wording import number, text_table
+from implicit_bias.diagnosis.checkpoints import State, at_state
 from implicit_bias.diagnosis.checks import check, what_is_measured
 from implicit_bias.diagnosis.findings import Code, Finding, GapBounds, warn
 from implicit_bias.diagnosis.loss_tail import judge_loss
 from implicit_bias.diagnosis.norm_evidence import Evidence, NormRow, NormTable
-from implicit_bias.diagnosis.training import TrainingTest
+from implicit_bias.diagnosis.training import of_training
 from implicit_bias.modules.evaluate import as_module, drawn_like, evaluating
 from implicit_bias.modules.loading import collected
 from implicit_bias.modules.margins import Margins
@@ -36,9 +36,6 @@ from implicit_bias.modules.multipliers import best_multipliers
 from implicit_bias.modules.optimizers import measured_norm
 from implicit_bias.modules.subject import SeparationError, Subject, margins_of
 from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_norm, one_or_several
-
-# A module of the same architecture, or its state dict.
-Reference: TypeAlias = nn.Module | Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,7 @@ def which_norm(
     *,
     optimizer: object = None,
     loss: object = None,
-    reference: Reference | Sequence[Reference] | None = None,
+    reference: State | Sequence[State] | None = None,
     norms: Sequence[GivenNorm] | GivenNorm | None = None,
     max_seconds: float | None = None,
     leading: bool = False,
@@ -182,11 +179,10 @@ def which_norm(
     HomogeneityError, SeparationError
         As `diagnose`; of the reference, too.
     ValueError, TypeError
-        As `diagnose`; no norm, or one twice; an empty list of references.
+        As `diagnose`; no norm, or one twice; an empty list of references, or one of another
+        architecture.
     TimeoutError
         As `diagnose`.
-    RuntimeError
-        torch's own, of a reference of another architecture.
 
     Warns
     -----
@@ -259,7 +255,7 @@ def which_norm(
         judged = judge_loss(loss, subject.function.classes)
         subjects = [subject]
         for each in references:
-            margins = margins_of(_with_state_of(each, module), inputs, labels)
+            margins = margins_of(at_state(module, each, "reference"), inputs, labels)
             subjects.append(_reference(margins, subject, deadline))
         # What follows the searches takes about as long as the checks did.
         deadline = deadline.leaving(time.monotonic() - started)
@@ -275,7 +271,7 @@ def which_norm(
         findings = [conclusion.why, *table.caveats()]
         if subject.linear:
             findings.append(Finding(Code.LINEAR_MODULE))
-        findings += TrainingTest().findings(subject, measured, optimizer, loss, judged)
+        findings += of_training(subject, measured, optimizer, loss, judged)
         findings += what_is_measured(subject, about)
         findings += doubts
     warn(findings, stacklevel=2)
@@ -289,7 +285,7 @@ def which_norm(
     )
 
 
-def _as_references(reference: Reference | Sequence[Reference] | None) -> Sequence[Reference]:
+def _as_references(reference: State | Sequence[State] | None) -> Sequence[State]:
     """Return the references, one or several or none."""
     if reference is None:
         return []
@@ -298,16 +294,6 @@ def _as_references(reference: Reference | Sequence[Reference] | None) -> Sequenc
     if not reference:
         raise ValueError("reference has no module: pass at least one, or leave it out")
     return reference
-
-
-def _with_state_of(reference: Reference, module: nn.Module) -> nn.Module:
-    """Return a copy of the module that has the reference's values."""
-    state = reference
-    if isinstance(reference, nn.Module):
-        state = as_module(reference).state_dict()
-    other = copy.deepcopy(module)
-    other.load_state_dict(state)  # type: ignore[arg-type]
-    return other
 
 
 def _reference(margins: Margins, subject: Subject, deadline: Deadline) -> Subject:

@@ -25,8 +25,9 @@ normalization in linear models and two-layer linear convolutional neural network
 from __future__ import annotations
 
 import copy
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
+from enum import Enum, auto
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -247,26 +248,20 @@ def full_batch(
     # Parameters and buffers are shared, so that the copy is what is trained.
     shared = {id(one): one for one in chain(module.parameters(), module.buffers())}
     copied = copy.deepcopy(module, dict(shared))
-    statistics = _Statistics()
+    statistics = _Statistics(data)
     for name, norm in norms.items():
         _check_plain(name, norm)
         _replace(copied, name, _FullBatchNorm(norm, statistics))
-
-    def measure(part: nn.Module, given: tuple[Any, ...]) -> None:
-        # Copies, in the precision of the pass: the module may write into what it is given.
-        whole = tuple(_as_given(one, given[0]) for one in data)
-        # Without gradients one pass will do. With them each output must be seen to depend on its
-        # own sample and on the statistics alone, as gradients of single samples are asked for.
-        statistics.of_data = not torch.is_grad_enabled() and _are_same(whole, given)
-        if not statistics.of_data:
-            statistics.measured = []
-            statistics.measuring = True
-            part.forward(*whole)
-            statistics.measuring = False
-            statistics.used = 0
-
-    copied.register_forward_pre_hook(measure)
+    copied.register_forward_pre_hook(statistics.measure)
     return copied
+
+
+class _Pass(Enum):
+    """What the normalisations do in a pass."""
+
+    OF_DATA = auto()  # measure statistics, and normalise by them
+    BEFORE_SAMPLES = auto()  # the same, and keep them for the pass of other samples
+    OF_SAMPLES = auto()  # normalise by those that were kept
 
 
 class _Statistics:
@@ -274,21 +269,37 @@ class _Statistics:
 
     Attributes
     ----------
-    of_data : bool
-        The pass is of the data themselves, so that each call measures and normalises.
-    measuring : bool
-        The pass is of the data, before that of other samples.
-    measured : list of (Tensor, Tensor)
-        What was measured, in the order of the calls.
-    used : int
-        How many of them the pass of other samples has used.
+    data : tuple of Tensor
+        The module's arguments, of all samples.
+    current : _Pass
+        The pass that the module is in.
+    measured : deque of (Tensor, Tensor)
+        What was measured and not used yet, in the order of the calls.
     """
 
-    def __init__(self) -> None:
-        self.of_data = True
-        self.measuring = False
-        self.measured = list[tuple[Tensor, Tensor]]()
-        self.used = 0
+    def __init__(self, data: tuple[Tensor, ...]) -> None:
+        self.data = data
+        self.current = _Pass.OF_DATA
+        self.measured = deque[tuple[Tensor, Tensor]]()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Statistics:
+        # A copied module measures for itself, from the same data, which nothing writes to. What
+        # was measured has no copy, as it is part of a graph.
+        return _Statistics(self.data)
+
+    def measure(self, part: nn.Module, given: tuple[Any, ...]) -> None:
+        """Measure, before the pass of some samples, in a pass of the data."""
+        # Copies, in the precision of the pass: the module may write into what it is given.
+        data = tuple(_as_given(one, given[0]) for one in self.data)
+        # Without gradients one pass will do. With them each output must be seen to depend on its
+        # own sample and on the statistics alone, as gradients of single samples are asked for.
+        if not torch.is_grad_enabled() and _are_same(data, given):
+            self.current = _Pass.OF_DATA
+            return
+        self.measured.clear()
+        self.current = _Pass.BEFORE_SAMPLES
+        part.forward(*data)
+        self.current = _Pass.OF_SAMPLES
 
 
 class _FullBatchNorm(nn.Module):
@@ -309,16 +320,15 @@ class _FullBatchNorm(nn.Module):
         """Normalise activations (n, C, ...)."""
         shared = self.statistics
         shape = (1, -1, *(1,) * (x.ndim - 2))
-        if shared.of_data or shared.measuring:
-            mean, inverse = self._measured(x)
-            if shared.measuring:
-                shared.measured.append((mean, inverse))
-        else:
+        if shared.current is _Pass.OF_SAMPLES:
             # The passes of the data and of the samples call the normalisations in the same order,
-            # so the place in the list says which statistics are this call's: a normalisation that
-            # is called twice has two.
-            mean, inverse = shared.measured[shared.used]
-            shared.used += 1
+            # so the first statistics that are left are this call's: a normalisation that is called
+            # twice has two.
+            mean, inverse = shared.measured.popleft()
+        else:
+            mean, inverse = self._measured(x)
+            if shared.current is _Pass.BEFORE_SAMPLES:
+                shared.measured.append((mean, inverse))
         normalised = (x - mean.reshape(shape)) * inverse.reshape(shape)
         weight: Tensor | None = self._parameters.get("weight")
         bias: Tensor | None = self._parameters.get("bias")
@@ -349,10 +359,10 @@ def _as_given(one: Tensor, given: Any) -> Tensor:
     return one.clone()
 
 
-def _are_same(whole: tuple[Tensor, ...], given: tuple[Any, ...]) -> bool:
-    if len(whole) != len(given):
+def _are_same(data: tuple[Tensor, ...], given: tuple[Any, ...]) -> bool:
+    if len(data) != len(given):
         return False
-    for one, other in zip(whole, given, strict=True):
+    for one, other in zip(data, given, strict=True):
         # Of other shapes they are others, and under vmap entries have no value.
         if one.shape != other.shape or not torch.equal(one, other):
             return False

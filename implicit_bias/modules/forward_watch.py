@@ -23,20 +23,6 @@ from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.partial_degrees import HOMOGENEITY_TOLERANCE
 
 
-def listed_parts(names: Collection[str]) -> str:
-    """List parts or parameters of a module by name, the first four of them."""
-    shown = list[str]()
-    for name in list(names)[:4]:
-        if name:
-            shown.append(repr(name))
-        else:  # the module itself, whose name among its own parts is empty
-            shown.append("the module's forward")
-    text = ", ".join(shown)
-    if len(names) > 4:
-        text += f" and {len(names) - 4} more"
-    return text
-
-
 def _names_of_parts(module: nn.Module) -> dict[nn.Module, str]:
     """Return the name of each part of a module; "" of the module itself."""
     return {part: name for name, part in module.named_modules()}

@@ -22,9 +22,9 @@ import numpy as np
 import torch
 
 from implicit_bias.base.package import table_of
-from implicit_bias.base.wording import percent
+from implicit_bias.base.wording import listed_parts, percent
 from implicit_bias.modules.evaluate import PROBES, drawn_like
-from implicit_bias.modules.forward_watch import functions_used, listed_parts, unscaled_part
+from implicit_bias.modules.forward_watch import functions_used, unscaled_part
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.partial_degrees import (
     HOMOGENEITY_TOLERANCE,

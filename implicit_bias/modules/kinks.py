@@ -13,7 +13,7 @@ So gradients at points within a radius count, too, as in Goldstein's subdifferen
     theta_0 = theta,   |theta_k - theta| <= radius |theta|  entry by entry,
     r_kn = L q_n(theta) / <grad q_n(theta_k), theta>,
 
-which is the tangent problem of `multipliers` with m + 1 rows a pair. The factors r, near 1, let
+which is the tangent problem of `tangent_program` with m + 1 rows a pair. The factors r, near 1, let
 Euler's identity hold at theta, so that the gap is 0 where v is parallel to theta and only samples
 of the smallest margin have multipliers. A gap below epsilon makes theta an approximate KKT point:
 to epsilon, by gradients at points within the radius (Dutta et al. 2013). The points are drawn, so

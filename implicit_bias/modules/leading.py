@@ -29,9 +29,10 @@ import torch
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import listed_parts
 from implicit_bias.modules import homogeneity
 from implicit_bias.modules.evaluate import drawn_like
-from implicit_bias.modules.forward_watch import functions_used, listed_parts
+from implicit_bias.modules.forward_watch import functions_used
 from implicit_bias.modules.homogeneity import NORMALISATIONS, OF_DEGREE_0, TRAPS
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.partial_degrees import HOMOGENEITY_TOLERANCE, scale_invariant
@@ -145,9 +146,11 @@ def leading_part(
         if any(c > 1.0 for c, _ in limits):
             # At random parameters the units may be off on all samples, so that only terms of lower
             # degree are left there: then the limit at theta is checked.
-            checked = function.at_scale(*limits[0])
             if there is not None and there[1] == degree:
                 checked = generic.at_scale(*there)
+            else:
+                assert here is not None  # one of both has the degree
+                checked = function.at_scale(*here)
             not_checked = _check(checked, deadline, jumps=jumps)
     if here is not None and here[1] == degree:
         return LeadingPart(function.at_scale(*here), degree, not_checked)

@@ -137,12 +137,12 @@ class LevelMethod:
             # --- a direction, by the fractions of (2) and now and then by the best ones
             candidates = [cuts.mu / (cuts.mu.sum() or 1.0)]
             if step % self.linear_every == 0:
-                candidates.append(self._best_shares(cuts, centre))
-            for shares in candidates:
-                slopes = shares @ cuts.slopes
+                candidates.append(self._best_fractions(cuts, centre))
+            for fractions in candidates:
+                slopes = fractions @ cuts.slopes
                 # Only if L / min(J w) is less than the upper bound is w worth its norm.
                 if slopes.min() * best.upper > degree:
-                    w = torch.tensor(shares).to(program.theta) @ cuts.directions
+                    w = torch.tensor(fractions).to(program.theta) @ cuts.directions
                     best = program.with_better_upper(best, w, slopes)
 
             # --- the bound and the cut (1) of that lambda
@@ -172,7 +172,7 @@ class LevelMethod:
             mu=np.append(cuts.mu[keep], 0.0),
         )
 
-    def _best_shares(self, cuts: _Cuts, centre: Array) -> Array:
+    def _best_fractions(self, cuts: _Cuts, centre: Array) -> Array:
         """Return the fractions (T,) of the cuts that give the highest bound, by a linear program.
 
         It has the pairs of positive weight at the centre alone. That makes the fractions less good,
@@ -191,8 +191,8 @@ class LevelMethod:
         )
         if found.status != 0:
             return np.full(count, 1.0 / count)
-        shares = np.maximum(-found.ineqlin.marginals, 0.0)
-        return np.asarray(shares / (shares.sum() or 1.0))
+        fractions = np.maximum(-found.ineqlin.marginals, 0.0)
+        return np.asarray(fractions / (fractions.sum() or 1.0))
 
     def _project(self, cuts: _Cuts, centre: Array, level: float) -> tuple[Array, _Cuts]:
         """Return weights (n,), nearest to the centre with all cuts at most at the level.

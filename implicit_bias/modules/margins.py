@@ -105,6 +105,10 @@ class Margins:
 
     Attributes
     ----------
+    module, classes, scaled
+        As given.
+    inputs : tuple of Tensor
+        As given, in float64 where they are floating point.
     labels : ndarray of shape (N,)
         As given, checked.
     pairs : Constraints

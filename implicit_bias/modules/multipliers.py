@@ -38,7 +38,6 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.modules.level_method import LevelMethod
 from implicit_bias.modules.tangent_program import (
-    Method,
     Multipliers,
     TangentProgram,
     tempered_weights,
@@ -175,6 +174,8 @@ class MultiplierSearch:
     ) -> Multipliers:
         """Solve on working sets of rows of J where there is room for them, else by cuts."""
         search_end = deadline.within(self.seconds)
+        # Whether it is the caller's deadline that ends a search, and not the search's own limit.
+        by_caller = deadline.end <= search_end.end
 
         # --- on working sets
         unfinished = list[Multipliers]()
@@ -189,8 +190,10 @@ class MultiplierSearch:
             else:
                 if found.method == "exact":
                     return found
-                if self._is_accurate(found) or search_end.passed:
-                    return _ended(replace(found, method="interior point"), deadline, search_end)
+                if self._is_accurate(found):
+                    return replace(found, method="interior point")
+                if search_end.passed:
+                    return replace(found, method="stopped" if by_caller else "interior point")
                 unfinished.append(found)
 
         # --- by the level method, from several starts
@@ -206,7 +209,9 @@ class MultiplierSearch:
         # The first start is judged even if the time is up: there must be bounds.
         judged = _judged(tangent, starts, search_end) or [tangent.bound_by(starts[0])]
         found = self.level_method.improve([*judged, *unfinished], self._is_accurate, search_end)
-        return _ended(found, deadline, search_end)
+        if found.method == "stopped" and not by_caller:
+            return replace(found, method="level method")
+        return found
 
     def _on_working_sets(
         self,
@@ -257,7 +262,7 @@ class MultiplierSearch:
             except TimeoutError:
                 if not len(chosen):
                     raise  # nothing is solved yet
-                return best
+                return replace(best, method="stopped")
             chosen = np.append(chosen[stays], joining)
             solution = working_set.solved(self.program_share * broken, deadline)
             weights = np.zeros(len(pairs))
@@ -372,14 +377,6 @@ def _judged(
     return judged
 
 
-def _ended(found: Multipliers, deadline: Deadline, search_end: Deadline) -> Multipliers:
-    """Call a search "stopped" if the caller's deadline ended it; its own limit does not count."""
-    if found.method == "stopped" or deadline.passed:
-        method: Method = "stopped" if deadline.end <= search_end.end else "level method"
-        return replace(found, method=method)
-    return found
-
-
 # --- working sets ---------------------------------------------------------------
 
 
@@ -449,7 +446,7 @@ class _GramMatrix:
                 of_all = np.zeros(len(tangent.margins))
                 of_all[self.pairs] = delta
                 combination = combination + tangent.gradients.vjp(tangent.theta, of_all)
-        return tangent.units**2 * combination
+        return tangent.scale_of_entries**2 * combination
 
 
 class _Rows:
@@ -491,7 +488,7 @@ class _Rows:
             began = time.perf_counter()
             few = joining[start : start + self._at_a_time]
             J = self.tangent.gradients.rows(self.tangent.theta, few)
-            parts.append(J * self.tangent.units.cpu().numpy())
+            parts.append(J * self.tangent.scale_of_entries.cpu().numpy())
             took = time.perf_counter() - began
         self.rows = np.concatenate(parts)
 
@@ -503,7 +500,7 @@ class _Rows:
     def direction(self, solution: Solution, found: Multipliers) -> Tensor:
         """Return w, the coefficients times L and the scales: on the set the least of J w is L."""
         w = torch.tensor(solution.coef.reshape(-1)).to(self.tangent.theta)
-        return self.tangent.degree * self.tangent.units * w
+        return self.tangent.degree * self.tangent.scale_of_entries * w
 
 
 def _factor(gram: Array) -> tuple[Array, NDArray[np.int64]]:

@@ -11,7 +11,9 @@ state has the rate of now alone, so that a constant rate is read from it, and th
 scheduler are told by the caller: as a list, by the scheduler, or by a trace of the training.
 
 A scheduler is replayed on an optimizer of its own, built from the settings that it shows, and must
-end at the rates that the user's scheduler has set last. The user's one is only read.
+end at the rates that the user's scheduler has set last. The user's one is only read. It counts its
+changes of the rates, and the optimizer its steps. Of few changes in many steps (an epoch each) the
+two counts do not say which step had which rate, and a list is asked for.
 """
 
 from __future__ import annotations
@@ -78,8 +80,9 @@ def sums_of_decay(
     ------
     ValueError
         Rates that are negative or not finite, or not as many as steps were taken; a scheduler that
-        cannot be replayed, or is of no optimizer given; a trace of some steps only, or of another
-        module. A list or a scheduler where a tensor was moved in some of the steps only.
+        cannot be replayed, has changed the rates too seldom, or is of no optimizer given; a trace
+        of some steps only, or of another module. A list or a scheduler where a tensor was moved in
+        some of the steps only.
     """
     decaying = [step for step in steps if step.decay > 0.0]
     # What never had a gradient is not trained, and does not decay.
@@ -237,22 +240,22 @@ def _totals(scheduler: LRScheduler, taken: float) -> list[float]:
     rates = _replayed(scheduler)
     changes = len(rates) - 1
     if changes == 0:
-        repeats = taken
-        past = rates
-    elif taken == changes + 1:
-        # The last step's rate has not been replaced yet.
-        repeats = 1.0
-        past = rates
-    elif taken % changes == 0:
-        # One change per step, or one per epoch of as many steps each.
-        repeats = taken / changes
-        past = rates[:-1]
-    else:
+        return [taken * rate for rate in rates[0]]
+    # With p steps from one change to the next there are p * changes steps up to the last change,
+    # and at most p since then: p * changes <= taken <= p * (changes + 1). Nothing else says p, so
+    # the largest p that may be must be the only one.
+    period = taken // changes
+    possible = taken <= period * (changes + 1)
+    if not possible or taken <= (period - 1) * (changes + 1):
         raise ValueError(
-            f"the scheduler has changed the rates {changes} times in {taken:g} steps, which is no "
-            f"whole number of steps each: call after the scheduler's step, or {CURE}"
+            f"the scheduler has changed the rates {changes} times in {taken:g} steps, which does "
+            f"not say how many steps there are from one change to the next: {CURE}"
         )
-    return [repeats * math.fsum(of_group) for of_group in zip(*past, strict=True)]
+    since_last = taken - period * changes
+    totals = []
+    for of_group in zip(*rates, strict=True):
+        totals.append(period * math.fsum(of_group[:-1]) + since_last * of_group[-1])
+    return totals
 
 
 def _replayed(scheduler: LRScheduler) -> list[list[float]]:

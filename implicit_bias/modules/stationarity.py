@@ -1,15 +1,15 @@
-r"""How far a network is from a KKT point of its max-margin problem in l2, by theorem 3.1.
+r"""How far a network is from a KKT point of its max-margin problem in l2.
 
 Gradient descent on a homogeneous network converges, in direction, to a KKT point of
 
     minimise  1/2 ||theta||^2   subject to  q_n(theta) = y_n f(x_n; theta) >= 1 for all n,
 
 if the loss is exponential-like and converges to 0, theta / ||theta|| converges, and all margins at
-that limit are above 0 (B.1 to B.4 of the source; B.5 is not needed where all margins have one
-degree). Where nothing is known of convergence, every limit point of theta / ||theta|| is such a
-point for gradient flow that separates the samples once (Lyu and Li 2020). How near a network is,
-scaled to unit margin, its best multipliers say (`tangent_program`). In l2 they are the dual
-solution of the hard-margin SVM on the per-sample gradients.
+that limit are above 0: theorem 3.1 of Lippl et al. under their conditions B.1 to B.4 (B.5 is not
+needed where all margins have one degree). Where nothing is known of convergence, every limit point
+of theta / ||theta|| is such a point for gradient flow that separates the samples once (Lyu and Li
+2020). How near a network is, scaled to unit margin, its best multipliers say (`tangent_program`).
+In l2 they are the dual solution of the hard-margin SVM on the per-sample gradients.
 
 ===========  =========  ==========================================================================
 symbol       shape      meaning

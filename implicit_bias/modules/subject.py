@@ -5,8 +5,8 @@
 1. `margins_of` checks the module, its inputs and labels, and makes them margins with gradients.
 2. `Subject.of` leaves out the parameters that are not trained, and measures the degree.
 3. `Subject.at_margin_1` formulates the tangent problem of a norm at the module scaled to unit
-   margin, and `Subject.measure` finds its best multipliers, whose `gap` is how far the module is
-   from where training can end (`multipliers`).
+   margin (`tangent_program`), and `Subject.measure` finds its best multipliers (`multipliers`),
+   whose `gap` is how far the module is from where training can end.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, as_finite, pointing_to_the_page
+from implicit_bias.base.wording import listed_parts, listed_samples
 from implicit_bias.modules import (
     evaluate,
-    forward_watch,
     homogeneity,
     multipliers,
     partial_degrees,
@@ -126,7 +126,7 @@ def _check_finite(function: Margins) -> None:
     broken = [name for name, weight in weights if not weight.isfinite().all()]
     if broken:
         raise ValueError(
-            f"weights are NaN or infinite in {forward_watch.listed_parts(broken)}, so the training "
+            f"weights are NaN or infinite in {listed_parts(broken)}, so the training "
             "diverged: go back to a state before that, and train at a smaller rate, with an "
             "eps of at least 1e-19 in single precision and in Muon"
         )
@@ -181,12 +181,6 @@ def at_nonzero_outputs(function: Margins) -> Margins:
             "off? Leave out samples that are 0, as no training gives them a margin"
         )
     return found
-
-
-def listed_samples(samples: NDArray[np.int64]) -> str:
-    """List some samples, the first five of them."""
-    more = ", ..." if len(samples) > 5 else ""
-    return ", ".join(map(str, samples[:5])) + more
 
 
 def without_gradient(function: Margins) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ class TangentProgram:
     scale : float
         The module's own parameters are this times theta.
     other_gradients : Gradients or None
-        J, where it is not that of ``function`` at theta.
+        J, where it is not that of ``function`` at theta. J theta is L times the margins.
     """
 
     function: Margins
@@ -127,7 +127,7 @@ class TangentProgram:
         return dict.fromkeys(names, 1.0)
 
     @cached_property
-    def units(self) -> Tensor:
+    def scale_of_entries(self) -> Tensor:
         """Scale of the tensor of each entry of theta, shape (P,)."""
         parts = dict[str, Tensor]()
         for name, shape in self.function.shapes.items():

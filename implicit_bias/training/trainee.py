@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import as_class_labels, as_labels, pointing_to_the_page
+from implicit_bias.base.wording import listed_parts
 from implicit_bias.modules import evaluate
-from implicit_bias.modules.forward_watch import listed_parts
 from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.margins import NO_PARAMETER, Margins, differentiated
 from implicit_bias.modules.stationarity import balance

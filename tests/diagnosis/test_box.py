@@ -185,6 +185,8 @@ def test_what_cannot_be_measured_is_refused() -> None:
         ib.box_gap(module, X, Y, optimizer=plain, loss=cross_entropy)
     with pytest.raises(ValueError, match="one number"):
         ib.box_gap(module, X, Y, optimizer=decayed, loss=lambda scores, y: scores)
+    with pytest.raises(ValueError, match="no gradient"):
+        ib.box_gap(module, X, Y, optimizer=decayed, loss=lambda s, y: cross_entropy(s.detach(), y))
 
 
 # --- within a diagnosis --------------------------------------------------------------------------

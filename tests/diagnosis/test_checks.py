@@ -21,8 +21,9 @@ def test_parameters_without_gradient_do_not_count() -> None:
         last=linear(8),
     )
     labels = own_labels(seeded(module, 1), X)
-    with pytest.warns(DiagnosisWarning, match="'gate'"):
+    with pytest.warns(DiagnosisWarning, match="'gate'") as caught:
         found = diagnose(module, X, labels)
+    assert caught[0].filename == __file__  # where the caller called it
     assert finding(found, Code.NO_GRADIENT).names == ("gate",)
     frozen(module, "gate")
     with warnings.catch_warnings(action="error"):

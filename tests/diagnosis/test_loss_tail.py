@@ -106,6 +106,9 @@ def test_losses_whose_training_maximises_the_margin_pass(loss: Any, classes: int
         (lambda s, y: F.cross_entropy(s.float() / (1 + y[:, None]), y), 1000, Code.OTHER_MARGIN),
         (lambda s, y: F.softplus(-s * y * (1 + 0.5 * (y > 0))).sum(), None, Code.OTHER_MARGIN),
         (lambda s, y: F.softplus(s.mean() - s[0, y[0]]), 4, Code.OTHER_MARGIN),
+        # Of the first class alone, and of the last one.
+        (lambda s, y: F.cross_entropy(s * (1.0 + (y == 0))[:, None], y), 3, Code.OTHER_MARGIN),
+        (lambda s, y: F.cross_entropy(s * (1.0 + (y == 2))[:, None], y), 3, Code.OTHER_MARGIN),
     ],
 )
 def test_a_refusal_has_one_reason(loss: Any, classes: int | None, reason: Code) -> None:

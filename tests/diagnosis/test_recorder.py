@@ -68,8 +68,9 @@ def test_norms_are_read_from_optimizers() -> None:
     assert free[f"gap_{read.norm}"] == pytest.approx(read.gap, abs=1e-3)
     hurried = Recorder(module, X, LABELS, norms=["l2"], max_seconds=1e-9).record()
     assert hurried["gap_l2"] > free["gap_l2"] + 0.05  # the search was stopped
-    with pytest.warns(DiagnosisWarning, match="optimizer"):
+    with pytest.warns(DiagnosisWarning, match="optimizer") as caught:
         half = Recorder(module, X, LABELS, norms=both[:1])
+    assert caught[0].filename == __file__  # where the caller called it
     assert half.subject.function.shapes.keys() == {"0.weight"}
 
 

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 import implicit_bias as ib
 from diagnosis.asking import codes, descend, quiet, relu
-from example_modules import Computed, drawn, margins_by_hand, own_labels, weights_of
+from example_modules import Computed, drawn, linear, margins_by_hand, own_labels, weights_of
 from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis import Code, Regime
+from implicit_bias.modules.margins import Margins
 
 X = drawn(14, 5)
 
@@ -106,3 +107,28 @@ def test_starts_without_a_measure() -> None:
     assert math.isnan(same.share)
     with pytest.raises(ValueError, match="start is of another module"):
         regime(module, relu(outputs=3), labels=own_labels(module, X))
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_from_a_start_at_0_the_share_is_that_of_the_weights(
+    in_time: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights (2, 1) have margin 1 / sqrt 5 on the unit vectors; (1, 1) has the maximum."""
+    module = linear(2)
+    module.weight.data = torch.tensor([[2.0, 1.0]], dtype=torch.float64)
+    start = copy.deepcopy(module)
+    start.weight.data.zero_()
+
+    def late(*given: Any) -> None:
+        raise TimeoutError
+
+    if not in_time:
+        monkeypatch.setattr(Margins, "inner_products", late)
+    found = regime(module, start, torch.eye(2), [1, 1])
+    assert found.distance == math.inf
+    share = math.sqrt(2.0 / 5.0)
+    if in_time:
+        assert found.share == pytest.approx(share, rel=1e-6)
+    else:
+        assert math.isnan(found.alignment)
+        assert 0.99 * share <= found.share <= share * (1 + 1e-9)

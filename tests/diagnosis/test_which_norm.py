@@ -61,7 +61,9 @@ def test_far_from_all_limits_only_a_reference_tells() -> None:
     assert (alone.best, codes(alone)[0]) == (None, Code.NO_GAP_NEAR_ZERO)
     reached = ib.diagnose(towards, INPUTS, Y).min_margin
     assert alone.findings[0].details["reached"] == pytest.approx(reached)
-    again = asked(reference=towards.state_dict())
+    # A wrapper as DataParallel puts a prefix to each name.
+    wrapped = {f"module.{name}": value for name, value in towards.state_dict().items()}
+    again = asked(reference=wrapped)
     assert (again.best, codes(again)[0]) == (None, Code.WITHIN_NOISE)  # nothing changed
     assert [row.factor for row in again.rows] == pytest.approx([1.0, 1.0])
     for row in asked(reference=start).rows:
@@ -130,8 +132,9 @@ def test_the_optimizers_own_norm_joins_and_its_decay_is_found() -> None:
     assert (found.best, found.optimizer_norm) == ("l2", "linf")
     module = solved("linf")
     decayed = torch.optim.AdamW(module.parameters(), weight_decay=0.1)
-    with pytest.warns(ib.DiagnosisWarning, match="weight decay"):
+    with pytest.warns(ib.DiagnosisWarning, match="weight decay") as caught:
         found = ib.which_norm(module, INPUTS, Y, norms=["l2"], optimizer=decayed)
+    assert caught[0].filename == __file__  # where the caller called it
     assert finding(found, Code.WEIGHT_DECAY).value == pytest.approx(0.1)
 
 
@@ -159,3 +162,5 @@ def test_what_is_wrong_is_named() -> None:
     (W,) = module.parameters()
     with pytest.raises(ib.SeparationError, match="reference"):
         ib.which_norm(module, INPUTS, Y, reference=of(-W.detach().numpy()))
+    with pytest.raises(ValueError, match="reference"):
+        ib.which_norm(module, INPUTS, Y, reference=of(np.ones((3, 2))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import implicit_bias as ib
 from diagnosis.asking import codes, finding, quiet
-from example_modules import drawn, margins_by_hand, own_labels, seeded
+from example_modules import drawn, known, margins_by_hand, own_labels, seeded, weights_of
 from implicit_bias.diagnosis import Code
 from implicit_bias.modules.fold import FoldError
 from implicit_bias.modules.margins import Margins
@@ -78,6 +80,44 @@ def test_it_follows_the_training_of_the_module() -> None:
     read = quiet(whole, X, optimizer=torch.optim.SGD(module.parameters(), lr=0.1))
     assert Code.NOT_IN_OPTIMIZER not in codes(read)
     assert {*whole.state_dict()} == {*module.state_dict()}
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_copy_has_the_statistics_of_its_own_weights(used: bool) -> None:
+    """A copy of a module that has made a pass, whose statistics are part of a graph, too."""
+    module = mlp()
+    whole = ib.full_batch(module, X)
+    if used:
+        whole(X[:3])
+    copied = copy.deepcopy(whole)
+    torch.testing.assert_close(copied(X[:3]), whole(X[:3]))
+    # The copy has parameters of its own.
+    copied.get_parameter("0.weight").data.add_(drawn(6, 5, seed=1))
+    other = copy.deepcopy(module)
+    other.load_state_dict(copied.state_dict())
+    torch.testing.assert_close(copied(X[:3]), other.train()(X)[:3])
+    torch.testing.assert_close(whole(X[:3]), module.train()(X)[:3])
+
+
+def test_a_pass_that_fails_leaves_no_trace() -> None:
+    whole = ib.full_batch(mlp(), X)
+    expected = whole(X[:3])
+    with pytest.raises(RuntimeError):
+        whole(X[:3, :4])
+    with torch.no_grad():
+        torch.testing.assert_close(whole(X)[:3], expected)
+    torch.testing.assert_close(whole(X[:3]), expected)
+
+
+def test_it_is_compared_with_its_start() -> None:
+    """Which takes a copy of it."""
+    start = mlp()
+    module = copy.deepcopy(start)
+    module.get_parameter("3.weight").data.mul_(2.0)
+    for before in (start.state_dict(), ib.full_batch(start, X)):
+        found = known(quiet(ib.full_batch(module, X), X, start=before).regime)
+        moved = np.linalg.norm(start.get_parameter("3.weight").detach())
+        assert found.distance == pytest.approx(moved / np.linalg.norm(weights_of(start)))
 
 
 def test_a_constant_channel_is_normalised_to_its_shift() -> None:

@@ -50,6 +50,18 @@ def test_gradients_of_another_function_are_refused() -> None:
         degree_of(margins(detached))
 
 
+def test_gradients_that_are_not_finite_are_named() -> None:
+    """A root is 0 where its unit is off, and has no derivative there."""
+
+    def root(m: Any, x: Tensor) -> Tensor:
+        g = m.g(x)
+        outputs: Tensor = m.f(x) + (g * g.relu()).sqrt()
+        return outputs
+
+    with pytest.raises(OtherGradientsError, match=r"g\.weight"):
+        degree_of(margins(Computed(root, f=linear(D), g=linear(D))))
+
+
 def test_a_module_that_is_cut_off_far_above_is_refused() -> None:
     module = Computed(lambda m, x: m.f(x).clamp(-1e3, 1e3), f=linear(D))
     assert not scales_far_beyond(margins(module), 1.0)

@@ -13,7 +13,7 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.modules import multipliers, tangent_program
 from implicit_bias.modules.level_method import LevelMethod
 from implicit_bias.modules.subject import Subject
-from implicit_bias.modules.tangent_program import Multipliers
+from implicit_bias.modules.tangent_program import Gradients, Multipliers
 from implicit_bias.norms.tensors import ParameterNorm, as_parameter_norm
 from implicit_bias.problem import Constraints, max_margin
 from implicit_bias.solvers import solve
@@ -144,6 +144,37 @@ def test_out_of_time_the_bounds_so_far_are_returned() -> None:
     assert (found.method, best.method) == ("stopped", "exact")
     assert 0 < found.lower <= best.lower * (1 + 1e-9)
     assert best.upper * (1 - 1e-9) <= found.upper <= program.size
+    check(found, J, 2.0)
+
+
+class LateGram:
+    """Gradients of which only one Gram matrix is there in time."""
+
+    def __init__(self, gradients: Gradients) -> None:
+        self.gradients = gradients
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.gradients, name)
+
+    def gram(self, *given: Any) -> Any:
+        """Raise TimeoutError but the first time."""
+        self.asked += 1
+        if self.asked > 1:
+            raise TimeoutError
+        return self.gradients.gram(*given)
+
+
+def test_out_of_time_for_more_pairs_the_bounds_so_far_are_those_of_a_stopped_search() -> None:
+    program, J = scaled(relu(3), 2.0)
+    best = multipliers.best_multipliers(program)
+    late: Any = LateGram(program.function)
+    search = multipliers.MultiplierSearch(first_pairs=2)
+    found = search.best(replace(program, other_gradients=late))
+    assert late.asked == 2
+    assert found.method == "stopped"
+    assert found.lower <= best.lower * (1 + 1e-9)
+    assert best.upper * (1 - 1e-9) <= found.upper
     check(found, J, 2.0)
 
 

@@ -133,18 +133,28 @@ def test_before_the_first_change_the_rate_is_that_of_the_start() -> None:
     assert training.decayed(scheduler) == training.by_hand()
 
 
-def test_a_scheduler_may_step_per_epoch_or_be_a_step_behind() -> None:
-    for epoch in (1, 10):
-        training = two_groups()
-        scheduler = rising(training.optimizers[0])
-        training.run(scheduler, epoch=epoch)
-        if epoch == 1:
-            training.step()
-        assert training.decayed(scheduler) == training.by_hand()
+@pytest.mark.parametrize("epoch", [1, 3, 4, 5])
+def test_a_scheduler_may_step_per_epoch_of_few_steps(epoch: int) -> None:
+    """In the middle of an epoch, too: no other length of the epochs fits both counts."""
+    training = two_groups()
+    scheduler = rising(training.optimizers[0])
+    training.run(scheduler, epoch=epoch)
+    assert training.decayed(scheduler) == training.by_hand()
+    training.step()
+    assert training.decayed(scheduler) == training.by_hand()
+
+
+@pytest.mark.parametrize("epoch", [10, STEPS])
+@pytest.mark.parametrize("more", [0, 3])
+def test_few_epochs_do_not_say_how_many_steps_they_have(epoch: int, more: int) -> None:
+    """30 steps and 3 changes: epochs of ten steps, or of eight, and six steps of a fourth epoch."""
+    training = two_groups()
+    scheduler = rising(training.optimizers[0])
+    training.run(scheduler, epoch=epoch)
+    for _ in range(more):
         training.step()
-        # In the middle of an epoch nothing says how many steps an epoch has.
-        with pytest.raises(ValueError, match="list"):
-            training.decayed(scheduler)
+    with pytest.raises(ValueError, match="list"):
+        training.decayed(scheduler)
 
 
 def test_a_trace_has_counted_the_steps() -> None:

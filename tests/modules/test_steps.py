@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, RAdam, RMSprop
 
 from example_modules import Square, drawn, layers, seeded
@@ -58,6 +59,74 @@ def test_scion_is_read_by_group() -> None:
     assert [step.scale for step in steps] == pytest.approx([50.0 * math.sqrt(6 / 4), 500.0])
     # p <- (1 - lr) p - lr u: decay of 1, so that the radius of the box is the length of u.
     assert [step.decay for step in steps] == [0.0, 1.0]
+
+
+def polar(g: Tensor) -> Tensor:
+    U, _, Vh = torch.linalg.svd(g.reshape(len(g), -1), full_matrices=False)
+    factor: Tensor = U @ Vh
+    return factor.reshape(g.shape)
+
+
+def by_columns(g: Tensor) -> Tensor:
+    """Divide by the root mean square of each column, or of a vector."""
+    return g / g.square().mean(dim=0, keepdim=True).sqrt()
+
+
+def by_rows(g: Tensor) -> Tensor:
+    return g / g.norm(dim=1, keepdim=True)
+
+
+# Norm and options, shape, and the `lmo` of its public code.
+Lmo = Callable[[Tensor], Tensor]
+SCION: dict[str, tuple[str, dict[str, bool], tuple[int, ...], Lmo]] = {
+    "spectral": ("Spectral", {"normalized": False}, (3, 5), lambda g: math.sqrt(3) * polar(g)),
+    "at least 1": ("Spectral", {"max": True}, (3, 5), polar),
+    "kernels": ("SpectralConv", {}, (6, 3, 2, 2), lambda g: math.sqrt(6 / 3) / 2**2 * polar(g)),
+    "signs": ("Sign", {"normalized": False}, (3, 5), torch.sign),
+    "columns": ("ColNorm", {}, (3, 5), by_columns),
+    "columns over their number": (
+        "ColNorm",
+        {"normalized": True},
+        (3, 5),
+        lambda g: by_columns(g) / 5,
+    ),
+    "columns of the transpose": (
+        "ColNorm",
+        {"transpose": True},
+        (3, 5),
+        lambda g: by_columns(g.T).T,
+    ),
+    "rows": ("RowNorm", {"normalized": False}, (3, 5), by_rows),
+    "rows over their size": ("RowNorm", {}, (3, 5), lambda g: by_rows(g) / math.sqrt(5)),
+    "rows of the transpose": (
+        "RowNorm",
+        {"normalized": False, "transpose": True},
+        (3, 5),
+        lambda g: by_rows(g.T).T,
+    ),
+    "auto, a vector": ("Auto", {}, (5,), by_columns),
+    "auto, a matrix": ("Auto", {}, (3, 5), lambda g: math.sqrt(3 / 5) * polar(g)),
+    "auto, kernels in 1 D": ("Auto", {}, (6, 3, 4), lambda g: math.sqrt(6 / 3) / 4 * polar(g)),
+    "auto, in 2 D": ("Auto", {}, (6, 3, 4, 4), lambda g: math.sqrt(6 / 3) / 4**2 * polar(g)),
+}
+
+
+@pytest.mark.parametrize("name", SCION)
+def test_the_steps_of_scion_are_those_of_its_norms(name: str) -> None:
+    """All numbers of which the norm is the largest are the length of the step."""
+    norm, options, shape, lmo = SCION[name]
+    g = drawn(*shape)
+    groups = [{"params": [nn.Parameter(g.clone())], "norm": norm, "norm_kwargs": options}]
+    module = nn.ParameterDict({"w": groups[0]["params"][0]})  # type: ignore[index]
+    (step,) = steps_of(called("Scion", groups, scale=10.0, unconstrained=False), module)
+    u = lmo(g).reshape(len(g), -1)
+    sizes = {
+        "spectral": torch.linalg.svdvals(u),
+        "linf": u.abs().reshape(-1),
+        "columns": u.norm(dim=0),
+        "rows": u.norm(dim=1),
+    }[step.norm]
+    assert (10.0 * sizes).tolist() == pytest.approx([step.scale] * len(sizes))
 
 
 # --- Muon of Keller Jordan -----------------------------------------------------------------------
