@@ -269,10 +269,9 @@ def box_gap(
         parameter group at each optimizer step; rates of other groups are in proportion. A
         scheduler, or one per optimizer, is replayed on a copy, where its rates follow from its
         settings. It must have been there from the first step on, and step after each optimizer
-        step, or once per epoch in more epochs than an epoch has optimizer steps. A `BoxTrace` has
-        recorded each step. By default the rate of now is taken for that of all steps; under a
-        scheduler, or where it is 0, ``decayed`` is nan, unknown. Pass rates that you have set by
-        hand.
+        step, or once per epoch, of which at least five are complete. A `BoxTrace` has recorded each
+        step. By default the rate of now is taken for that of all steps; under a scheduler, or where
+        it is 0, ``decayed`` is nan, unknown. Pass rates that you have set by hand.
 
     Returns
     -------

@@ -12,8 +12,9 @@ scheduler are told by the caller: as a list, by the scheduler, or by a trace of 
 
 A scheduler is replayed on an optimizer of its own, built from the settings that it shows, and must
 end at the rates that the user's scheduler has set last. The user's one is only read. It counts its
-changes of the rates, and the optimizer its steps. Of few changes in many steps (an epoch each) the
-two counts do not say which step had which rate, and a list is asked for.
+changes of the rates, and the optimizer its steps. Where it steps once per epoch, the two counts say
+which step had which rate if the last epoch is complete. In the middle of an epoch they may not, and
+a list is asked for.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "PolynomialLR": ("total_iters", "power"),
     "CosineAnnealingLR": ("T_max", "eta_min"),
 }
+# From so many changes of the rates on, a count of steps that they divide is one of complete epochs.
+LEAST_EPOCHS = 5
 CURE = "pass the rate of each step as a list, param_groups[0]['lr'], or a BoxTrace of the training"
 
 
@@ -242,11 +245,14 @@ def _totals(scheduler: LRScheduler, taken: float) -> list[float]:
     if changes == 0:
         return [taken * rate for rate in rates[0]]
     # With p steps from one change to the next there are p * changes steps up to the last change,
-    # and at most p since then: p * changes <= taken <= p * (changes + 1). Nothing else says p, so
-    # the largest p that may be must be the only one.
+    # and at most p since then: p * changes <= taken <= p * (changes + 1). The largest p that may be
+    # is the right one if no other may be, or if it leaves no steps since the last change: then
+    # the epoch is complete. By accident that is so in one of ``changes`` cases.
     period = taken // changes
     possible = taken <= period * (changes + 1)
-    if not possible or taken <= (period - 1) * (changes + 1):
+    only_one = taken > (period - 1) * (changes + 1)
+    complete = taken == period * changes and changes >= LEAST_EPOCHS
+    if not (possible and (only_one or complete)):
         raise ValueError(
             f"the scheduler has changed the rates {changes} times in {taken:g} steps, which does "
             f"not say how many steps there are from one change to the next: {CURE}"

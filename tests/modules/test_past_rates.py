@@ -144,6 +144,14 @@ def test_a_scheduler_may_step_per_epoch_of_few_steps(epoch: int) -> None:
     assert training.decayed(scheduler) == training.by_hand()
 
 
+def test_a_scheduler_may_step_after_each_of_five_complete_epochs() -> None:
+    """30 steps and 5 changes: six steps each, though five and a rest would fit as well."""
+    training = two_groups()
+    scheduler = rising(training.optimizers[0])
+    training.run(scheduler, epoch=6)
+    assert training.decayed(scheduler) == training.by_hand()
+
+
 @pytest.mark.parametrize("epoch", [10, STEPS])
 @pytest.mark.parametrize("more", [0, 3])
 def test_few_epochs_do_not_say_how_many_steps_they_have(epoch: int, more: int) -> None:
