@@ -154,7 +154,7 @@ class Comparison:
         >>> len(figure.axes)
         2
         """
-        from implicit_bias.report.figures.errors import overview
+        from implicit_bias.report.figures import overview
 
         return overview(self)
 

@@ -38,11 +38,15 @@ from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.labels import label_text
 from implicit_bias.estimators.base import dense
 from implicit_bias.report.conclusion import as_code, linked
-from implicit_bias.report.figures.base import Section, looks
-from implicit_bias.report.figures.errors import error_plots, training_plots
-from implicit_bias.report.figures.margins import margin_plots
-from implicit_bias.report.figures.plane import plane_plots
-from implicit_bias.report.figures.support import support_plots
+from implicit_bias.report.figures import (
+    Section,
+    error_plots,
+    looks,
+    margin_plots,
+    plane_plots,
+    support_plots,
+    training_plots,
+)
 from implicit_bias.report.tables import define_once, tables, terms_of_verdicts
 from implicit_bias.report.words import class_names, class_note, data_facts, problems_in_words
 

@@ -13,11 +13,16 @@ from implicit_bias.base.counts import Count
 from implicit_bias.base.style import BLACK, BLUE, VERMILION, Look, panel, style
 from implicit_bias.comparison import ModelResult
 from implicit_bias.datasets import Dataset
-from implicit_bias.report.figures.base import looks
-from implicit_bias.report.figures.errors import draw_errors, training_plots
-from implicit_bias.report.figures.margins import margin_plots
-from implicit_bias.report.figures.plane import draw_regions, plane_plots
-from implicit_bias.report.figures.support import support_plots, support_vectors
+from implicit_bias.report.figures import (
+    draw_errors,
+    draw_regions,
+    looks,
+    margin_plots,
+    plane_plots,
+    support_plots,
+    support_vectors,
+    training_plots,
+)
 
 LOOK = Look(BLUE, "-", "o")
 

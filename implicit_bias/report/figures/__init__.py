@@ -1,1 +1,0 @@
-"""Figures of a report, drawn from a comparison or a training."""
