@@ -28,6 +28,7 @@ from implicit_bias.norms import (
     SumOverGroups,
 )
 from implicit_bias.problem import BLOCK, Architecture, MarginProblem, decision, max_margin
+from implicit_bias.problem.euclidean import classes_share_groups
 from implicit_bias.problem.gating import HyperplaneContexts, l2_gates
 from implicit_bias.solvers import solve
 
@@ -327,3 +328,38 @@ def test_the_scale_is_the_root_mean_square_of_feature_norms() -> None:
     X = np.array([[3.0, 4.0], [0.0, 0.0]])
     assert max_margin(X, [1, -1]).scale == pytest.approx(5.0 / 2**0.5)
     assert max_margin(0.0 * X, [1, -1]).scale == 1.0
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_margins_are_those_of_decisions_with_offsets(classes: int | None) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6, 2))
+    if classes is None:
+        y = np.array([1, -1, 1, -1, 1, -1])
+        found = max_margin(X, y, intercept=True).margins(X[:, 0], 0.7)
+        np.testing.assert_allclose(found, y * (X[:, 0] + 0.7))
+        return
+    y = np.array([0, 1, 2, 0, 1, 2])
+    f = rng.normal(size=(6, 3))
+    b = np.array([0.3, -0.2, 0.5])
+    found = max_margin(X, y, intercept=True).margins(f, b)
+    for n, label in enumerate(y):
+        rivals = [k for k in range(3) if k != label]
+        expected = min(f[n, label] + b[label] - f[n, k] - b[k] for k in rivals)
+        assert found[n] == pytest.approx(expected)
+
+
+def test_inputs_that_vary_are_counted_and_all_constant_ones_as_one() -> None:
+    X = np.array([[1.0, 2.0, 0.0, 5.0], [1.0, 3.0, 0.0, 5.0], [1.0, 2.0, 0.0, 5.0]])
+    assert max_margin(X, [1, -1, 1]).features.n_varying_inputs == 2
+    assert max_margin(X[:, 1:3], [1, -1, 1]).features.n_varying_inputs == 1
+
+
+def test_classes_share_the_groups_of_a_norm_that_sees_features_alone() -> None:
+    X = np.eye(3)
+    y = [0, 1, 2]
+    assert classes_share_groups(max_margin(X, y, "l2"))
+    assert classes_share_groups(max_margin(X, y, "l2", groups=[0, 1, 1]))
+    assert not classes_share_groups(max_margin(X, y, "l1"))
+    apart = MarginProblem(X, y, np.ones((3, 1)), norm=GroupNorm([0], apart=True))
+    assert not classes_share_groups(apart)
