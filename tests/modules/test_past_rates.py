@@ -216,6 +216,15 @@ def test_what_cannot_tell_the_rates_is_refused() -> None:
         training.decayed(lr_scheduler.ReduceLROnPlateau(training.optimizers[0]))
 
 
+def test_a_scheduler_that_another_hand_has_corrected_is_refused() -> None:
+    training = two_groups()
+    scheduler = rising(training.optimizers[0])
+    training.run(scheduler)
+    training.optimizers[0].param_groups[0]["lr"] *= 1.0001
+    with pytest.raises(ValueError, match="something else"):
+        training.decayed(scheduler)
+
+
 def test_optimizers_that_do_not_count_steps_take_lists() -> None:
     module = linear()
     training = Training(module, SGD(module.parameters(), lr=0.1, weight_decay=0.3))

@@ -361,7 +361,6 @@ def test_classes_share_the_groups_of_a_norm_that_sees_features_alone() -> None:
     assert classes_share_groups(max_margin(X, y, "l2"))
     assert classes_share_groups(max_margin(X, y, "l2", groups=[0, 1, 1]))
     assert not classes_share_groups(max_margin(X, y, "l1"))
-    apart = MarginProblem(
-        X, np.arange(3), np.ones((3, 1)), norm=GroupNorm(np.array([0]), apart=True)
-    )
+    norm = GroupNorm(np.array([0]), apart=True)
+    apart = MarginProblem(X, np.arange(3.0), np.ones((3, 1)), norm=norm)
     assert not classes_share_groups(apart)
