@@ -283,7 +283,8 @@ class MaxMarginSVC(MarginSVC):
 
         minimise  ||w|| + C sum_n xi_n  subject to  y_n (<w, x_n> + b) >= 1 - xi_n,  xi >= 0
 
-    with xi = 0 at the hard margin, C = inf, the default. See `max_margin` for K > 2 classes.
+    with xi = 0 at the hard margin, C = inf, the default. With K > 2 classes the margins are
+    <w_{y_n} - w_k, x_n> + b_{y_n} - b_k for all other classes k.
 
     It is the implicit bias of linear models, trained by steepest descent in the norm: "l2"
     gradient descent, "linf" sign descent and Adam, "l1" coordinate descent and boosting,
@@ -292,7 +293,8 @@ class MaxMarginSVC(MarginSVC):
     Parameters
     ----------
     norm : str or Norm
-        As in `max_margin`.
+        "l1", "l2", "linf", "spectral", "nuclear", an object of `implicit_bias.norms`, or a custom
+        norm with ``value(coef)`` and ``dual(V)``.
     groups : array_like of int or str, shape (D,), optional
         Groups of features over which to sum the norm, by number or name: with "l2" the group lasso.
     fit_intercept : bool
