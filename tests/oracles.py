@@ -241,6 +241,7 @@ def check_proof(problem: MarginProblem, proof: Proof | None) -> None:
     assert proof.alpha.sum() == pytest.approx(1.0)
     rows = loop_rows(problem)
     places = [rows[row][2] for row in proof.rows]
+    assert proof.samples.tolist() == sorted({rows[row][0] for row in proof.rows})
     given = np.array([proof.alpha[place] for place in places])
     elsewhere = proof.alpha.copy()
     for place in places:

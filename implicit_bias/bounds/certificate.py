@@ -202,7 +202,8 @@ def _certificate(
     if proof is not None:
         lower = math.inf  # no coefficients are feasible: the optimum is infinite
     gap = relative_gap(lower, upper)
-    return Certificate(lower, upper, gap, min_margin, norms), proof
+    soft_margin = not problem.hard_margin
+    return Certificate(lower, upper, gap, min_margin, norms, soft_margin), proof
 
 
 def margin_enclosures(problem: MarginProblem, coef: Array, offsets: float | Array) -> Enclosure:

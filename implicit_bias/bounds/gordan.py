@@ -51,6 +51,7 @@ from numpy.typing import NDArray
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.rounding import SMALLEST_NORMAL
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import listed_samples
 from implicit_bias.bounds.integers import (
     MANTISSA,
     Whole,
@@ -65,14 +66,18 @@ from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.constraints import Integers
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Proof:
     """No coefficients separate: some alpha >= 0, not 0, has V(alpha) = 0 in exact arithmetic.
 
     Attributes
     ----------
     rows : ndarray of int, shape (S,)
-        Indices of the constraints, among all of the problem, that have a part in it.
+        Indices of the constraints, among all of the problem, that have a part in it. With K > 2
+        classes each sample has K - 1 constraints.
+    samples : ndarray of int, shape (n,)
+        The samples of these constraints, ascending: rows of X as it was given to an estimator, to
+        `solve` or to `solve_out_of_core`.
     alpha : ndarray of shape (N,) or (N, K)
         Their dual variables, of sum 1, in the problem's shape: rounded.
     exact : tuple of Fraction, or None
@@ -83,9 +88,19 @@ class Proof:
     """
 
     rows: Integers
+    samples: Integers
     alpha: Array
     exact: tuple[Fraction, ...] | None = None
     relative_error: float = 0.0
+
+    def __repr__(self) -> str:
+        kind = "of approximate alpha"
+        if self.exact is not None:
+            kind = "exact"
+        return (
+            f"Proof({kind}, by {len(self.rows)} constraints of {len(self.samples)} samples: "
+            f"{listed_samples(self.samples)})"
+        )
 
 
 @dataclass(frozen=True)
@@ -257,8 +272,8 @@ class _Search:
                 without_redundant=without_redundant,
             )
             if found is not None:
-                places, alpha = self._in_problem(np.flatnonzero(chosen)[found.rows], found.alpha)
-                return Proof(places, alpha, relative_error=found.relative_error)
+                part = np.flatnonzero(chosen)[found.rows]
+                return self._in_problem(part, found.alpha, relative_error=found.relative_error)
         return None
 
     def by_vertex(self) -> Proof | None:
@@ -280,8 +295,7 @@ class _Search:
             if found is not None:
                 part, exact = found
                 rounded = np.array([float(value) for value in exact])
-                places, alpha = self._in_problem(part, rounded)
-                return Proof(places, alpha, exact)
+                return self._in_problem(part, rounded, exact)
         return None
 
     def _pairs(self) -> list[NDArray[np.bool_]]:
@@ -298,8 +312,14 @@ class _Search:
         chosen = pairs[: self.limits.pairs]
         return [np.isin(rows.owners, pair) & np.isin(rows.rivals, pair) for pair in chosen]
 
-    def _in_problem(self, index: Integers, values: Array) -> tuple[Integers, Array]:
-        """Return places of rows among all of the problem, and dual variables in its shape."""
+    def _in_problem(
+        self,
+        index: Integers,
+        values: Array,
+        exact: tuple[Fraction, ...] | None = None,
+        relative_error: float = 0.0,
+    ) -> Proof:
+        """Return a proof by some rows, with their places among all rows of the problem."""
         rows = self.rows.subset(index)
         whole = self.problem.constraints
         n = rows.n_classes
@@ -307,7 +327,8 @@ class _Search:
             whole.samples * n + whole.rivals,  # grows from row to row
             rows.samples * n + rows.rivals,
         )
-        return places, rows.alpha(values)
+        samples = np.unique(rows.samples)
+        return Proof(places, samples, rows.alpha(values), exact, relative_error)
 
 
 @dataclass(frozen=True, eq=False)

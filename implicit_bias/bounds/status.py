@@ -90,6 +90,8 @@ class Certificate:
     dual_norms : ndarray of shape (G,)
         ||V_g|| at alpha scaled to be feasible, at most 1; nan without alpha. A group whose norm
         is below 1 at the optimal alpha has zero coefficients.
+    soft_margin : bool
+        Whether the optimum is of the norm plus C times the hinge loss, and not of the norm alone.
 
     Examples
     --------
@@ -106,11 +108,19 @@ class Certificate:
     gap: float
     min_margin: float
     dual_norms: Array
+    soft_margin: bool = False
 
     def __str__(self) -> str:
         if math.isfinite(self.gap):
             return f"{self.statement}, gap {self.gap:.2g}"
         return self.statement
+
+    @property
+    def objective(self) -> str:
+        """What the bounds are of, in words."""
+        if self.soft_margin:
+            return "optimum (norm + C hinge)"
+        return "optimum"
 
     @property
     def statement(self) -> str:
@@ -124,11 +134,12 @@ class Certificate:
             )
         if math.isinf(self.lower):
             return "no coefficients separate the data"
+        optimum = f"the {self.objective}"
         if math.isinf(self.upper):
             if self.lower > 0:
-                return f"certified: the optimum is at least {self.lower:.6g}, and no upper bound"
+                return f"certified: {optimum} is at least {self.lower:.6g}, and no upper bound"
             return "certified: nothing, and no upper bound"
-        return f"certified: the optimum is between {self.lower:.6g} and {self.upper:.6g}"
+        return f"certified: {optimum} is between {self.lower:.6g} and {self.upper:.6g}"
 
 
 def relative_gap(lower: float, upper: float) -> float:

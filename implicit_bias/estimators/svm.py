@@ -69,7 +69,7 @@ class MarginSVC(base.BinaryClassifier, ABC):
     on_failure : {"soft", "raise", "warn", "drop"}
         What to do where the solve does not end optimal: where the samples are not separable, solve
         a soft margin, raise, keep the proof, or leave out what the soft margin misclassifies; all
-        but "raise" warn. See `solve_relaxed`.
+        but "raise" warn.
     soft_C : float or None
         C of the soft margin that "soft" and "drop" then solve, times the sample's weight; None is
         100 over the root mean square of the feature norms.
@@ -283,7 +283,8 @@ class MaxMarginSVC(MarginSVC):
 
         minimise  ||w|| + C sum_n xi_n  subject to  y_n (<w, x_n> + b) >= 1 - xi_n,  xi >= 0
 
-    with xi = 0 at the hard margin, C = inf, the default. See `max_margin` for K > 2 classes.
+    with xi = 0 at the hard margin, C = inf, the default. With K > 2 classes the margins are
+    <w_{y_n} - w_k, x_n> + b_{y_n} - b_k for all other classes k.
 
     It is the implicit bias of linear models, trained by steepest descent in the norm: "l2"
     gradient descent, "linf" sign descent and Adam, "l1" coordinate descent and boosting,
@@ -292,13 +293,69 @@ class MaxMarginSVC(MarginSVC):
     Parameters
     ----------
     norm : str or Norm
-        As in `max_margin`.
+        "l1", "l2", "linf", "spectral", "nuclear", an object of `implicit_bias.norms`, or a custom
+        norm with ``value(coef)`` and ``dual(V)``.
     groups : array_like of int or str, shape (D,), optional
         Groups of features over which to sum the norm, by number or name: with "l2" the group lasso.
     fit_intercept : bool
         Whether each predictor has an unpenalized intercept, which is not in the norm.
-    C, solver, tol, device, on_failure, soft_C, class_weight
-        See `MarginSVC`.
+    C : float
+        Weight of the hinge loss, times the sample's weight; inf is the hard margin. The norm is not
+        squared, unlike scikit-learn's: the problem is ||w|| + C hinge here, ||w||^2 / 2 + C hinge
+        in ``SVC``. With two classes, l2 and an intercept both have the same w if the C of ``SVC``
+        is ||w|| times this C.
+    solver : str or solver
+        "auto", or another name or object that `solve` takes as its solver.
+    tol : float
+        Relative gap between the certified bounds.
+    device : str
+        Where the built-in solvers compute: "cpu", "cuda".
+    on_failure : {"soft", "raise", "warn", "drop"}
+        What to do where the samples are not separable: "soft" solves a soft margin; "raise" raises
+        `SolveError`; "warn" keeps the proof, with ``coef_`` 0 and all predictions the first class;
+        "drop" leaves out the samples that the soft margin misclassifies. All but "raise" warn.
+        Where the tolerance was not reached, "raise" raises, too, and the others warn.
+    soft_C : float or None
+        C of the soft margin that "soft" and "drop" then solve, times the sample's weight; None is
+        100 over the root mean square of the feature norms.
+    class_weight : dict or "balanced", optional
+        Weight of each class, by its label, which multiplies those of its samples; "balanced" gives
+        all classes the same sum. At the hard margin weights above 0 change nothing.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, D) or (K, D)
+        Coefficients w, with unit margin at the hard margin.
+    intercept_ : ndarray of shape (1,) or (K,)
+        The unpenalized intercept b; 0 without one.
+    classes_ : ndarray of shape (K,)
+        The classes; of two, the second is the positive one.
+    support_ : ndarray of int, shape (n_support,)
+        Indices of the support vectors among the training samples.
+    support_vectors_ : ndarray of shape (n_support, D)
+        Their inputs.
+    dual_coef_ : ndarray of shape (1, n_support) or (K, n_support)
+        y_n alpha_n of the support vectors, as in scikit-learn's SVC; with more classes, their
+        weights in the V(alpha) of each class.
+    group_norms_ : ndarray of shape (G,)
+        Norm of the coefficients of each group; G = 1 without ``groups``.
+    solution_ : Solution
+        Dual variables, status and certificate, and the problem that was solved. At a finite C its
+        certificate bounds the norm plus C times the hinge losses.
+    failure_ : Solution or None
+        The proof that the hard margin has no solution (``failure_.proof``); ``solution_`` itself
+        where ``on_failure`` is "warn". None where there is a hard margin, or C is finite.
+    fitted_C_ : float or ndarray
+        The C of ``solution_``: that of the soft margin where the hard margin had no solution and
+        ``on_failure="soft"``. Where weights differ, that of each sample that was not left out.
+    has_intercept_ : bool
+        Whether the problem that was solved has an intercept.
+    dropped_ : ndarray of int
+        Training samples that ``on_failure="drop"`` left out, or that have no weight.
+    n_iter_ : int
+        Iterations of the solver, at least 1.
+    architecture_ : Architecture
+        The linear model: one gate that is always 1, and the norm.
 
     Notes
     -----
@@ -349,8 +406,11 @@ class GatedSVC(MarginSVC):
         Of the coefficients (K, M, D) instead of the group norm: ``SumOverGroups(Nuclear(),
         gating.groups)`` is that of hidden units which K classes share. CVXPY solves it, which is
         for small problems.
-    C, solver, tol, device, on_failure, soft_C, fit_intercept, class_weight
-        See `MarginSVC`.
+    fit_intercept : bool or None
+        Whether each predictor has an unpenalized intercept, not in the norm. None is False; with
+        ``gating=None`` it is True.
+    C, solver, tol, device, on_failure, soft_C, class_weight
+        As in `MaxMarginSVC`.
 
     Notes
     -----
@@ -409,8 +469,10 @@ class GLNSVC(MarginSVC):
         Sum of the units' norms, or the exact ||beta||_2 over all joint contexts.
     threshold : {"median", "random", "zero"} or array of shape (H, k)
         See `HyperplaneContexts.random`; the median is that of the training inputs.
-    C, solver, tol, device, on_failure, soft_C, fit_intercept, class_weight
-        See `MarginSVC`.
+    fit_intercept : bool or None
+        Whether each predictor has an unpenalized intercept, not in the norm. None is False.
+    C, solver, tol, device, on_failure, soft_C, class_weight
+        As in `MaxMarginSVC`.
     random_state : int, Generator, RandomState or None
         Seed of the hyperplanes; `GLNClassifier` draws the same ones from the same seed.
     contexts : HyperplaneContexts, optional
@@ -480,8 +542,10 @@ class GatedReLUSVC(MarginSVC):
         clones.
     always_on : bool
         Append a unit that is always on to random gates, so that no sample has all gates off.
-    C, solver, tol, device, on_failure, soft_C, fit_intercept, class_weight
-        See `MarginSVC`.
+    fit_intercept : bool or None
+        Whether each predictor has an unpenalized intercept, not in the norm. None is False.
+    C, solver, tol, device, on_failure, soft_C, class_weight
+        As in `MaxMarginSVC`.
     random_state : int, Generator, RandomState or None
         Seed of random gates.
     init : {"normal", "orthogonal"}
@@ -545,8 +609,10 @@ class HiddenLayerSVC(MarginSVC):
     network : network or classifier with ``hidden_activations(X)``, or None
         None is the linear SVM on the inputs. In grid searches and cross-validation pass
         ``classifier.network_``: scikit-learn un-fits a classifier that it clones.
-    C, solver, tol, device, on_failure, soft_C, fit_intercept, class_weight
-        See `MarginSVC`.
+    fit_intercept : bool or None
+        Whether each predictor has an unpenalized intercept, not in the norm. None is True.
+    C, solver, tol, device, on_failure, soft_C, class_weight
+        As in `MaxMarginSVC`.
 
     Notes
     -----

@@ -264,6 +264,7 @@ def max_margin(
             relative_gap(best.lower, best.upper),
             min_margin,
             np.array([best.largest]),
+            soft_margin=bool(np.isfinite(problem.C)),
         ),
         tuple(best.history),
         exact=oracle.exact,

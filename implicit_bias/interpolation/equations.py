@@ -77,9 +77,9 @@ class Inconsistency:
             )
         if len(names) == 2 and self.multipliers is not None and sum(self.multipliers) == 0:
             return f"samples {names[0]} and {names[1]} have the same features and other values"
-        if len(names) > 10:
-            names = [*names[:9], f"{len(names) - 9} others"]
         listed = ", ".join(names)
+        if len(names) > 10:
+            listed = f"{', '.join(names[:9])} and {len(names) - 9} others"
         return f"the features of samples {listed} are linearly dependent, their values are not"
 
 

@@ -44,8 +44,7 @@ from implicit_bias.interpolation.methods import (
     solve_system,
 )
 from implicit_bias.interpolation.problem import InterpolationProblem, interpolation_problem
-from implicit_bias.norms import GroupNorm, HasValueAndDual, Norm
-from implicit_bias.norms.named import name_of
+from implicit_bias.norms import HasValueAndDual, Norm
 from implicit_bias.problem import decision
 from implicit_bias.problem.gating import GateMatrix, Gating
 
@@ -123,7 +122,9 @@ class Interpolant:
         The proof that no coefficients interpolate: its samples and multipliers. With WITHIN_SLACK
         the values contradict each other by rounding alone.
     norm : Norm
-        Omega.
+        Omega; l2 for a norm of singular values of one output, which is the same.
+    norm_name : str
+        The norm that was asked for.
     gating : Gating or None
         The gates, where they were passed as a function of inputs.
 
@@ -150,17 +151,15 @@ class Interpolant:
     seconds: float
     inconsistency: Inconsistency | None
     norm: Norm
+    norm_name: str
     gating: Gating | None
 
     def __repr__(self) -> str:
         if self.status is InterpolationStatus.INCONSISTENT:
             return f"Interpolant({self.message})"
         of = f" up to {self.slack:.2g}" if self.slack else ""
-        name = name_of(self.norm)
-        if isinstance(self.norm, GroupNorm):
-            name = "group"
         return (
-            f"Interpolant({self.status.name} by {self.method}: the smallest {name} "
+            f"Interpolant({self.status.name} by {self.method}: the smallest {self.norm_name} "
             f"norm that interpolates{of} is between {self.lower:.9g} and {self.upper:.9g}, gap "
             f"{self.gap:.2g}, residual {self.residual:.2g})"
         )
@@ -240,10 +239,10 @@ def min_norm(
         (``pip install 'implicit-bias[cvxpy]'``).
     gates : Gating, or array_like or sparse array of shape (N, M), optional
         z(x_n): an object of `problem.gating`, or its values at the samples.
-    groups : array_like of int, shape (M,) or (D,), optional
-        Groups of gate columns where there are gates, else of features: the norm is summed over
-        them. With "l2" and gates it is the group norm of gated networks, with "l2" alone the group
-        lasso.
+    groups : array_like of int or str, shape (M,) or (D,), optional
+        Group of each gate column where there are gates, else of each feature, by number or name:
+        the norm is summed over them. With "l2" and gates it is the group norm of gated networks,
+        with "l2" alone the group lasso.
     intercept : bool
         Whether each output has an unpenalized intercept b, ungated and not in the norm.
     tol : float
@@ -260,8 +259,8 @@ def min_norm(
     Raises
     ------
     ValueError
-        NaN, shapes that do not fit, groups that are not 0 .. G - 1, values whose squares over- or
-        underflow, or a norm that no method takes.
+        NaN, shapes that do not fit, groups of another length or whose numbers are not 0 .. G - 1,
+        values whose squares over- or underflow, or a norm that no method takes.
     TypeError
         Not a norm.
     ImportError
@@ -322,6 +321,7 @@ def min_norm(
         seconds=time.perf_counter() - began,
         inconsistency=found.inconsistency,
         norm=problem.norm,
+        norm_name=problem.norm_name,
         gating=problem.gating,
     )
 

@@ -36,6 +36,7 @@ from implicit_bias.norms import (
     as_norm,
     as_norm_of_one_row,
 )
+from implicit_bias.norms.named import name_of
 from implicit_bias.norms.norm import ConjugatedNorm
 from implicit_bias.problem import SMALLEST_FEATURE_NORM, Features
 from implicit_bias.problem.gating import GateMatrix, Gating, dense
@@ -53,7 +54,9 @@ class InterpolationProblem:
     Y : ndarray of shape (N, K)
         Values.
     norm : Norm
-        Omega.
+        Omega; l2 for a norm of singular values of one output.
+    norm_name : str
+        The norm that the caller asked for.
     intercept : bool
         Whether each output has an unpenalized intercept.
     one_output : bool
@@ -65,6 +68,7 @@ class InterpolationProblem:
     features: Features
     Y: Array
     norm: Norm
+    norm_name: str
     intercept: bool
     one_output: bool
     gating: Gating | None = None
@@ -148,6 +152,9 @@ def interpolation_problem(
             )
         if groups is not None:
             whole_norm = _over_groups_of_gates(whole_norm, groups)
+    norm_name = name_of(whole_norm)
+    if isinstance(whole_norm, GroupNorm):
+        norm_name = "group"
     if values.size == len(values):  # one output: norms of singular values are Euclidean norms
         whole_norm = as_norm_of_one_row(whole_norm)
     if isinstance(whole_norm, GroupNorm):
@@ -168,7 +175,13 @@ def interpolation_problem(
             "makes its entries about 1 (the optimum is divided by that constant)"
         )
     found = InterpolationProblem(
-        features, values.reshape(len(values), -1), whole_norm, intercept, n_axes == 1, gating
+        features=features,
+        Y=values.reshape(len(values), -1),
+        norm=whole_norm,
+        norm_name=norm_name,
+        intercept=intercept,
+        one_output=n_axes == 1,
+        gating=gating,
     )
     whole_norm.dual_norms(np.zeros(found.norm_shape))  # which refuses groups that do not fit
     return found

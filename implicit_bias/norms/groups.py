@@ -259,12 +259,12 @@ class _OverGroups(ConjugatedNorm):
     def _parts(self, array: NDArray[Any]) -> list[NDArray[Any]]:
         """Return the entries of each group, of an array of the shape of coefficients."""
         if array.shape[self.axis] != len(self.groups):
-            columns = "gate columns"
+            column = "gate column"
             if self.axis == -1:
-                columns = "features"
+                column = "feature"
             raise ValueError(
-                f"the norm has groups of {len(self.groups)} {columns}, the coefficients "
-                f"{array.shape}"
+                f"groups must have one entry per {column}, {array.shape[self.axis]}, got "
+                f"{len(self.groups)} (coefficients have shape {array.shape})"
             )
         groups = range(int(self.groups.max()) + 1)
         return [np.compress(self.groups == g, array, axis=self.axis) for g in groups]

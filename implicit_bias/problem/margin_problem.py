@@ -534,8 +534,8 @@ def max_margin(
     norm : Norm or str
         "l1", "l2", "linf", "spectral", "nuclear", an object of `implicit_bias.norms`, or a custom
         norm with ``value(coef)`` and ``dual(V)``.
-    groups : array_like of int, shape (D,), optional
-        Groups of features over which to sum the norm: with "l2" the group lasso.
+    groups : array_like of int or str, shape (D,), optional
+        Groups of features over which to sum the norm, by number or name: with "l2" the group lasso.
     C : float or array_like of shape (N,)
         Weight of the hinge loss, or of each sample's, in (0, inf]; inf is the hard margin. The norm
         is not squared, see `MarginProblem`.

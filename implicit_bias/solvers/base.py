@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from implicit_bias.base.options import TOLERANCE
 from implicit_bias.base.threads import threads, threads_for
 from implicit_bias.base.validation import Array, check_count, check_number
-from implicit_bias.base.wording import html_table, number
+from implicit_bias.base.wording import html_table, listed_samples, number
 from implicit_bias.bounds.certificate import Certificate, Status
 from implicit_bias.bounds.gordan import Proof
 from implicit_bias.bounds.separability import Conflict, find_conflict
 from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.constraints import Integers
 from implicit_bias.solvers import costs
 
 
@@ -82,13 +83,14 @@ class SolveStats:
     detail : str
         What the solver said of itself; of "auto" why it took this one, and after which others.
     advice : str
-        What to change where there is no separator or no answer; empty where nothing is known.
+        What to change where there is no separator, no answer, or where all coefficients are 0;
+        empty where nothing is known.
     """
 
     solver: str
     iterations: int
     seconds: float
-    history: tuple[BoundsAt, ...] = ()
+    history: tuple[BoundsAt, ...] = field(default=(), repr=False)
     conflict: Conflict | None = None
     detail: str = ""
     advice: str = ""
@@ -153,7 +155,8 @@ class Solution(Start):
     stats : SolveStats
         Facts of the run.
     proof : Proof or None
-        That nothing separates the samples, with status NOT_SEPARABLE: its rows, and their alpha.
+        That nothing separates the samples, with status NOT_SEPARABLE: its samples, the rows of
+        their constraints, and their alpha.
 
     Examples
     --------
@@ -187,7 +190,7 @@ class Solution(Start):
         bounds = self.certificate
         rows = [
             ["status", self.status.label],
-            ["optimum", f"{number(bounds.lower, 9)} to {number(bounds.upper, 9)}"],
+            [bounds.objective, f"{number(bounds.lower, 9)} to {number(bounds.upper, 9)}"],
             ["relative gap", number(bounds.gap, 2)],
             ["support vectors", f"{len(self.support):,} of {len(self.alpha):,}"],
             ["active groups", f"{int(self.active.sum()):,} of {len(self.active):,}"],
@@ -203,6 +206,9 @@ class Solution(Start):
         message = self.status.explain(self.certificate)
         if self.stats.conflict is not None:
             message += f": {self.stats.conflict.cause}"
+        elif self.proof is not None:
+            samples = self.proof.samples
+            message += f": {len(samples)} samples are in conflict ({listed_samples(samples)})"
         if self.stats.advice:
             message += f"; {self.stats.advice}"
         return message
@@ -217,7 +223,13 @@ class Solution(Start):
         # It names samples, which have other numbers among all.
         if stats.conflict is not None:
             stats = replace(stats, conflict=find_conflict(self.problem, kept))
-        return replace(self, alpha=alpha, support=kept[self.support], stats=stats)
+        return replace(
+            self,
+            alpha=alpha,
+            support=kept[self.support],
+            stats=stats,
+            proof=proof_among(self.proof, kept),
+        )
 
     def raise_for_status(self, advice: str = "") -> None:
         """Raise `SolveError`, with this solution in it, unless the status is OPTIMAL.
@@ -229,6 +241,13 @@ class Solution(Start):
         """
         if self.status is not Status.OPTIMAL:
             raise SolveError(self, advice)
+
+
+def proof_among(proof: Proof | None, kept: Integers) -> Proof | None:
+    """Return a proof, if any, whose samples have the numbers (N,) that they have in larger data."""
+    if proof is None:
+        return None
+    return replace(proof, samples=kept[proof.samples])
 
 
 class AnySolution(Protocol):

@@ -209,8 +209,10 @@ def choose(problem: MarginProblem) -> Choice:
         return Choice("feature-space", "products of ill-conditioned samples lose digits")
     seconds = costs.estimates(problem)
     best = min(seconds, key=lambda name: seconds[name])
-    others = ", ".join(f"{name} {value:.2g} s" for name, value in seconds.items() if name != best)
-    why = f"estimated {seconds[best]:.2g} s; {others}"
+    others = [f"{name} {value:.2g} s" for name, value in seconds.items() if name != best]
+    why = f"estimated {seconds[best]:.2g} s"
+    if others:
+        why += f"; {', '.join(others)}"
     if best == "features" and _has_few_supports(problem):
         best = "working-set"
         why = f"support vectors are few among {problem.n_samples} samples; {why}"

@@ -37,7 +37,7 @@ from implicit_bias.bounds.status import relative_gap
 from implicit_bias.norms import HasValueAndDual, Norm
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.problem.constraints import Integers, evenly_spaced
-from implicit_bias.solvers.base import OnProgress, Solution, check_report, no_report
+from implicit_bias.solvers.base import OnProgress, Solution, check_report, no_report, proof_among
 from implicit_bias.solvers.iteration import follow, zero_answer
 from implicit_bias.solvers.rounds import Exchange, Rounds
 from implicit_bias.solvers.solve import solve
@@ -162,6 +162,7 @@ def solve_out_of_core(
     dual_norms = found.certificate.dual_norms
     return replace(
         found,
+        proof=proof_among(found.proof, found.index),
         coef=run.best.coef,
         intercept=run.best.intercept,
         group_norms=found.problem.group_norms(run.best.coef),

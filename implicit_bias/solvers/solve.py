@@ -490,10 +490,12 @@ def _proof_takes_too_long(problem: MarginProblem) -> bool:
 
 
 def _advice(problem: MarginProblem, best: _Attempt, deadline: Deadline) -> str:
-    """Say what a user could change where there is no separator, or no answer in float64."""
+    """Say what a user could change where nothing separates, no answer or only 0 is found."""
     status = best.status
     if status is Status.OPTIMAL:
-        return ""
+        if best.graded.coef.any():
+            return ""
+        return _advice_on_zero(float(best.graded.certificate.dual_norms.max()))
     # An offset would be no help: it separates samples of one class whatever the inputs are.
     if status.inseparable and (problem.y == problem.y[0]).all():
         return f"y has one class only, {problem.y[0]:g}: pass samples of two classes or more"
@@ -505,6 +507,19 @@ def _advice(problem: MarginProblem, best: _Attempt, deadline: Deadline) -> str:
         if scaling:
             advice.append(scaling)
     return "; ".join(advice)
+
+
+def _advice_on_zero(dual_norm: float, negligible: float = 1e-9) -> str:
+    """Say for which C the coefficients of a soft margin are 0, by ||V(alpha)|| of its alpha.
+
+    ``alpha / dual_norm`` proves the same of the C that is as much larger.
+    """
+    if dual_norm < negligible:
+        return "all coefficients are 0, whatever C is: choose other features"
+    return (
+        "all coefficients are 0, since C is too small: they are for every C up to "
+        f"{1.0 / dual_norm:.3g} times this one"
+    )
 
 
 def _separable_with_offset(

@@ -340,6 +340,12 @@ def test_any_candidate_has_bounds(C: float, intercept: bool, classes: int, size:
             assert usual.lower <= bounds.upper * (1 + ROUNDING)
 
 
+def test_a_soft_margin_says_that_its_optimum_has_hinge_losses() -> None:
+    problem = separable("linear")
+    assert "hinge" not in str(solve(problem).certificate)
+    assert "hinge" in str(solve(replace(problem, C=0.7)).certificate)
+
+
 def test_a_soft_margin_is_never_inseparable() -> None:
     problem = MarginProblem(np.ones((2, 1)), [1, -1], np.ones((2, 1)), [0], C=1e100)  # type: ignore[arg-type]
     found = grade(problem, np.full((1, 1), 1e308), np.ones(2), Status.NOT_SEPARABLE)

@@ -93,6 +93,10 @@ def test_a_proof_by_two_of_many_classes_has_their_rows_alone() -> None:
     assert proof is not None
     assert len(proof.rows) <= 3 + 1
     assert len(np.unique(problem.constraints.owners[proof.rows])) == 2
+    message = solve(problem).message
+    assert f"{len(proof.samples)} samples" in message
+    assert str(proof.samples[0]) in message
+    assert len(repr(proof)) < 200
 
 
 def test_two_classes_may_overlap_apart_from_a_third() -> None:

@@ -40,8 +40,11 @@ def found_in(
 def check_overlap(problem: MarginProblem, found: Overlap | None) -> None:
     """Check an overlap in rational numbers."""
     assert found is not None
-    alpha = problem.constraints.subset(found.rows).alpha(found.alpha)
-    check_proof(problem, Proof(found.rows, alpha, relative_error=found.relative_error))
+    rows = problem.constraints.subset(found.rows)
+    alpha = rows.alpha(found.alpha)
+    samples = np.unique(rows.samples)
+    proof = Proof(found.rows, samples, alpha, relative_error=found.relative_error)
+    check_proof(problem, proof)
 
 
 @pytest.mark.parametrize(("gated", "intercept"), [(False, False), (True, True)])

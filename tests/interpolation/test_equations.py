@@ -72,6 +72,15 @@ def test_a_combination_of_samples_with_another_value() -> None:
     assert found.status is OPTIMAL
 
 
+def test_many_samples_that_contradict_each_other_are_counted() -> None:
+    X = np.round(8 * normal(16, 12))
+    found = min_norm(X, normal(16, 1, seed=1)[:, 0])
+    assert found.inconsistency is not None
+    n = len(found.inconsistency.samples)
+    assert n > 10
+    assert f" and {n - 9} others" in found.message
+
+
 def test_samples_without_features() -> None:
     X = normal(4, 6)
     gates = np.ones((4, 2))

@@ -214,6 +214,13 @@ def test_scales_of_inputs_and_values(norm: str) -> None:
     assert scaled.status is OPTIMAL
 
 
+def test_one_output_keeps_the_name_of_its_norm() -> None:
+    found = min_norm([[3.0, 4.0]], [5.0], "nuclear")
+    assert found.norm.value(found.coef) == pytest.approx(1.0)
+    assert found.norm_name == "nuclear"
+    assert "nuclear" in repr(found)
+
+
 def test_scales_of_samples_do_not_matter() -> None:
     X = normal(8, 12)
     y = normal(8, 1, seed=1)[:, 0]
@@ -444,7 +451,7 @@ def test_custom_norms_go_to_clarabel() -> None:
         (([[1.0]], [1.0, 2.0]), {}, ValueError, "one row"),
         (([[1.0]], [[[1.0]]]), {}, ValueError, "axes"),
         (([[1.0]], [1.0], "l7"), {}, ValueError, "norm"),
-        (([[1.0, 2.0]], [1.0]), {"groups": [0]}, ValueError, "groups"),
+        (([[1.0, 2.0]], [1.0]), {"groups": [0]}, ValueError, "feature, 2, got 1"),
         (([[1.0, 2.0]], [1.0]), {"gates": [[1.0], [1.0]]}, ValueError, "gates"),
         (([[1.0]], [1.0]), {"intercept": "no"}, TypeError, "intercept"),
         (([[1.0]], [1.0]), {"tol": 0}, ValueError, "tol"),

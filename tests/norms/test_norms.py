@@ -400,7 +400,7 @@ def test_names_and_objects_are_norms() -> None:
         Lp(0.5)
     with pytest.raises(ValueError, match="GroupNorm"):
         SumOverGroups(GroupNorm(GATES), GATES)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="features"):
+    with pytest.raises(ValueError, match="one entry per feature, 4, got 5"):
         GroupL2(FEATURES).value(np.ones((1, 4)))
     with pytest.raises(ValueError, match="none left out"):
         GroupNorm([0, 2])  # type: ignore[arg-type]

@@ -136,6 +136,9 @@ def test_what_does_not_separate_is_proven(K: int, intercept: bool) -> None:
     alpha[found.index] = found.alpha
     assert certify(problem, alpha=alpha).lower == np.inf
     assert found.certificate.lower == np.inf
+    assert found.proof is not None
+    totals = alpha.reshape(len(y), -1).sum(axis=1)
+    assert found.proof.samples.tolist() == np.flatnonzero(totals).tolist()
 
 
 def test_twins_that_are_far_apart_are_named_by_their_rows() -> None:

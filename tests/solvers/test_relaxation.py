@@ -51,6 +51,10 @@ def test_samples_that_the_soft_margin_misclassifies_are_left_out() -> None:
     assert set(wider.solution.support) == {2, 3}
     assert wider.failure is not None
     assert len(wider.failure.alpha) == 8
+    assert found.failure is not None
+    assert found.failure.proof is not None
+    assert wider.failure.proof is not None
+    assert wider.failure.proof.samples.tolist() == (found.failure.proof.samples + 1).tolist()
 
 
 def test_a_class_is_not_left_out_as_a_whole() -> None:

@@ -317,6 +317,29 @@ def test_labels_of_one_class_are_named() -> None:
     assert "intercept" not in found.message
 
 
+def test_coefficients_of_0_are_explained() -> None:
+    """Without an intercept alpha is C everywhere, and 0 is optimal as long as ||V(C)|| <= 1."""
+    largest = 1.0 / np.linalg.norm(drawn(20, 3).y @ drawn(20, 3).X)
+    for factor in (0.1, 0.99):
+        found = solve(drawn(20, 3, C=factor * largest))
+        assert not found.coef.any()
+        assert found.status is Status.OPTIMAL
+        assert f"up to {1 / factor:.3g} times" in found.message
+    found = solve(drawn(20, 3, C=1.01 * largest))
+    assert found.coef.any()
+    assert "coefficients" not in found.message
+    xor = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+    found = solve(max_margin(xor, np.array([1, 1, -1, -1]), C=1.0, intercept=True))
+    assert "whatever C is" in found.message
+
+
+def test_facts_of_a_run_are_shown_without_its_iterations() -> None:
+    found = solve(drawn(20, 3, C=1.0))
+    assert found.stats.history
+    assert "BoundsAt" not in repr(found.stats)
+    assert "; )" not in found.stats.detail
+
+
 def test_a_solution_is_shown_without_its_arrays_and_with_the_cure() -> None:
     shown = repr(solve(plain(*cloud(200, 30, shift=3.0))))
     assert len(shown) < 250
