@@ -212,13 +212,19 @@ def owned(array: Array, given: object) -> Array:
 
 
 def is_frozen(array: NDArray[Any]) -> bool:
-    """Whether an array is read-only, and so are all arrays that it is a view of."""
+    """Whether nobody can write to an array: it is read-only, and so is what it is a view of."""
     memory: object = array
     while isinstance(memory, np.ndarray):
         if memory.flags.writeable:
             return False
         memory = memory.base
-    return True  # the memory is no array's: a file's, say, that is mapped read-only
+    if memory is None:
+        return True
+    # The memory is no array's: a file's, say, that is mapped read-only, or a tensor's.
+    try:
+        return memoryview(memory).readonly  # type: ignore[arg-type]
+    except TypeError:
+        return False
 
 
 # --- labels ------------------------------------------------------------------------------------

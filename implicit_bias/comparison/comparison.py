@@ -184,7 +184,9 @@ class Comparison:
 
         inputs = [np.asarray(dense(X)) for X in (self.train[0], self.X)]
         # Rows are compared by their hashes. A missing value equals itself.
-        rows = pd.util.hash_pandas_object(pd.DataFrame(np.concatenate(inputs)), index=False)
+        samples = np.concatenate(inputs)
+        flat = samples.reshape(len(samples), -1)  # of images, say
+        rows = pd.util.hash_pandas_object(pd.DataFrame(flat), index=False)
         known, asked = np.split(rows.to_numpy(), [self.n_train])
         return not np.isin(asked, known).all()
 

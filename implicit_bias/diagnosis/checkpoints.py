@@ -27,6 +27,8 @@ Checkpoints: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str] | Ma
 
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin")
 ENTRIES = ("model", "state_dict", "model_state_dict")
+# Of the names in the state dicts of DataParallel, torch.compile and Lightning.
+PREFIXES = ("module.", "_orig_mod.", "model.")
 
 
 class Checkpoint(NamedTuple):
@@ -128,11 +130,12 @@ def load_into(module: nn.Module, checkpoint: Checkpoint) -> None:
             ) from error
     state = _state_in(saved, checkpoint.name)
     own = module.state_dict().keys()
-    # The prefixes of DataParallel, torch.compile and Lightning, one after the other, as wrappers
-    # are nested. A module that has such names itself keeps them.
-    for prefix in ("module.", "_orig_mod.", "model."):
-        if state.keys() != own and all(name.startswith(prefix) for name in state):
-            state = {name.removeprefix(prefix): value for name, value in state.items()}
+    # Wrappers are nested in any order. A module that has such names itself keeps them.
+    while state.keys() != own:
+        prefix = next(iter(state)).partition(".")[0] + "."
+        if prefix not in PREFIXES or not all(name.startswith(prefix) for name in state):
+            break
+        state = {name.removeprefix(prefix): value for name, value in state.items()}
     try:
         module.load_state_dict(state)
     except RuntimeError as error:

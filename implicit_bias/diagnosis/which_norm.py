@@ -291,6 +291,12 @@ def _as_references(reference: State | Sequence[State] | None) -> Sequence[State]
         return []
     if isinstance(reference, (nn.Module, Mapping)):  # a module may be a sequence: nn.Sequential
         return [reference]
+    given: object = reference
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise TypeError(
+            f"reference is a {type(given).__name__}: pass a module of the same architecture, "
+            "its state dict, or a list of them"
+        )
     if not reference:
         raise ValueError("reference has no module: pass at least one, or leave it out")
     return reference

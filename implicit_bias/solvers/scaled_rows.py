@@ -472,7 +472,8 @@ def _upper_square(Y: Tensor) -> Tensor:
 
     On a CPU one triangle alone is computed, which torch has no function for: half of the time.
     """
-    if Y.device.type != "cpu":
+    # BLAS complains of a matrix without columns, of which there are none where all inputs are 0.
+    if Y.device.type != "cpu" or Y.shape[1] == 0:
         return Y.T @ Y
     syrk = scipy.linalg.blas.get_blas_funcs("syrk", dtype=Y.numpy().dtype)
     # By columns a lower triangle, by rows an upper one.

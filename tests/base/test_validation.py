@@ -74,6 +74,22 @@ def test_a_read_only_view_of_a_writable_array_is_not_shared() -> None:
     assert validation.owned(part, part) is part
 
 
+def test_a_read_only_array_on_memory_that_others_write_to_is_not_shared() -> None:
+    memory = torch.ones(3, dtype=torch.float64)
+    buffer = bytearray(np.ones(3).tobytes())
+    of_tensor = memory.numpy()
+    of_buffer = np.frombuffer(buffer)
+    kept = []
+    for view in (of_tensor, of_buffer):
+        view.setflags(write=False)
+        kept.append(validation.owned(view, view))
+    memory[:] = 7.0
+    buffer[:8] = np.full(1, 7.0).tobytes()
+    assert [array.tolist() for array in kept] == [[1.0, 1.0, 1.0]] * 2
+    constant = np.frombuffer(bytes(24))
+    assert validation.owned(constant, constant) is constant
+
+
 def test_labels_are_signs_or_places() -> None:
     signs, classes = validation.as_class_labels([1, -1, 1], 3)
     assert (signs.tolist(), classes) == ([1.0, -1.0, 1.0], None)

@@ -95,8 +95,9 @@ def test_predictions_have_a_row_per_sample() -> None:
     [
         pd.DataFrame({"text": ["a", None], "size": [np.nan, 2.0]}),
         sp.csr_array([[1.0], [np.nan]]),
+        np.array([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0, np.nan]]]),
     ],
-    ids=["frame", "sparse"],
+    ids=["frame", "sparse", "images"],
 )
 def test_samples_with_missing_values_are_the_same_samples(inputs: Any) -> None:
     model = DummyClassifier().fit([[0.0], [0.0]], [0, 1])

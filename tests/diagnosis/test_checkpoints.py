@@ -62,8 +62,10 @@ def test_a_list_of_files_and_state_dicts(run: Any, tmp_path: Path) -> None:
     """Files hold more than the weights, whose names may begin with that of a wrapper."""
     states, expected = run
     files = [tmp_path / name for name in ("first.pt", "b.ckpt", "a.pth")]
-    for path, state in zip(files, states[:3], strict=True):
-        prefixed = {f"module.{name}": value for name, value in state.items()}
+    # DataParallel alone, and within and around torch.compile.
+    prefixes = ("module.", "_orig_mod.module.", "module._orig_mod.")
+    for path, state, prefix in zip(files, states[:3], prefixes, strict=True):
+        prefixed = {prefix + name: value for name, value in state.items()}
         torch.save({"state_dict": prefixed, "epoch": 3, "optimizer": {"state": {}}}, path)
     found = frame([*files, states[3]])
     assert found["step"].tolist() == [0, 1, 2, 3]

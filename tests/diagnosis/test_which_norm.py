@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,6 +71,12 @@ def test_far_from_all_limits_only_a_reference_tells() -> None:
         # Of a linear module the margin changes by the same factor as its share of the maximum.
         shares = (1 - row.gap.upper) / (1 - known(row.reference_gap).upper)
         assert row.factor == pytest.approx(shares**0.5, rel=1e-4)
+
+
+@pytest.mark.parametrize("reference", ["last.pt", 3, iter(())], ids=["path", "number", "iterator"])
+def test_a_reference_is_a_module_a_state_dict_or_a_list(reference: Any) -> None:
+    with pytest.raises(TypeError, match="reference is a .* pass a module"):
+        ib.which_norm(solved("l2"), INPUTS, Y, norms=("l2", "linf"), reference=reference)
 
 
 def product(u: list[float], v: list[float]) -> nn.Module:
