@@ -293,8 +293,8 @@ def as_class_labels(
     if not whole or labels.max() >= count:
         raise ValueError(
             f"labels of {count} classes must be integers 0 .. {count - 1}, got "
-            f"{np.unique(labels)[:5].tolist()}: recode them, or use the estimators, which take "
-            "classes of any type"
+            f"{np.unique(labels)[:5].tolist()}: recode them (-1 and +1 as "
+            "(y + 1) // 2, others as np.unique(y, return_inverse=True)[1])"
         )
     found = np.unique(labels)
     if classes is None and len(found) < count:

@@ -58,7 +58,7 @@ from implicit_bias.modules.evaluate import as_module, same_random_numbers
 from implicit_bias.modules.loading import Batch, batches
 from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.optimizers import has_decay
-from implicit_bias.modules.past_rates import Rates, sums_of_decay
+from implicit_bias.modules.past_rates import PastDecay, Rates, sums_of_decay
 from implicit_bias.modules.steps import OptimizerError, Step, size_beside_eps, steps_of
 from implicit_bias.norms.tensors import matrix_shape
 from implicit_bias.training.losses import MarginLoss
@@ -127,7 +127,8 @@ class BoxLimit:
     decayed : float
         How far decay has acted, 1 - exp(-sum_t eta_t lambda) of all past rates eta_t, of the tensor
         of which it is least; nan, unknown, where these rates are. Momentum lengthens coupled decay;
-        that of normalised steps (Adam) depends on the gradients, and is nan.
+        that of normalised steps (Adam) depends on the gradients, and is nan. Of a scheduler that
+        steps once per epoch it is right if the epochs had ``epoch_steps`` steps.
     free : dict from str to float
         Dual norm of the gradient of each tensor without decay.
     penalty_score : float
@@ -140,6 +141,10 @@ class BoxLimit:
         mean square of a tensor's entries, or the l2 norm of a matrix of Muon. Where it is not far
         below 1, steps are shorter than those that lead to the walls of the box; nan without eps, or
         where no tensor with eps has a gradient.
+    epoch_steps : tuple of int
+        Optimizer steps per epoch that ``decayed`` assumes, one number for each length, where
+        ``rates`` was a scheduler that steps once per epoch. They are inferred from both counts of
+        steps; a wrong one means that you asked in the middle of an epoch. Empty otherwise.
 
     Notes
     -----
@@ -176,6 +181,7 @@ class BoxLimit:
     penalty_score: float
     gradient_norm: float
     eps_ratio: float
+    epoch_steps: tuple[int, ...] = ()
 
     @property
     def near(self) -> bool:
@@ -212,20 +218,30 @@ class BoxLimit:
         if self.reached > 1.0 + BoxThresholds.outside:
             size += ", outside of the box (as where gradients grow faster than beta2 forgets)"
         lines = [
-            f"Weight decay as a box: {found} a KKT point of the loss in it, score "
-            f"{self.score:.3g} (0 = KKT point).",
+            f"{found.capitalize()} a KKT point of the loss in the box that weight decay sets: "
+            f"score {self.score:.3g} (0 = KKT point).",
             f"{size}; {100 * self.at_wall:.3g} % of the weights or singular values are at or "
             "beyond 99 % of it.",
         ]
+        # In the box <g, theta> >= -||g||_* ||theta||.
+        least = 1.0 - self.reached
+        if not self.near and least > BoxThresholds.near and self.gradient_norm > 0.0:
+            lines.append(
+                f"The score is at least 1 - {self.reached:.3g} = {least:.3g} until the weights "
+                "are nearer to the walls of the box."
+            )
         if self.describes is None:
             lines.append("How far decay has acted is unknown: pass rates=.")
         elif not self.describes:
             lines.append(
                 f"Decay has acted to {100 * self.decayed:.3g} % only: the margin problem describes "
-                "the weights better."
+                "the weights better. Train longer for the problem in the box."
             )
         else:
             lines.append(f"Decay has acted to {100 * self.decayed:.3g} %.")
+        if self.epoch_steps:
+            lengths = " and ".join(str(length) for length in self.epoch_steps)
+            lines.append(f"This assumes epochs of {lengths} steps; else pass rates= as a list.")
         if self.gradient_norm == 0.0:
             lines.append("The gradient of the loss is 0: any weights in the box are a KKT point.")
         elif self.short_steps:
@@ -269,9 +285,10 @@ def box_gap(
         parameter group at each optimizer step; rates of other groups are in proportion. A
         scheduler, or one per optimizer, is replayed on a copy, where its rates follow from its
         settings. It must have been there from the first step on, and step after each optimizer
-        step, or once per epoch, of which at least five are complete. A `BoxTrace` has recorded each
-        step. By default the rate of now is taken for that of all steps; under a scheduler, or where
-        it is 0, ``decayed`` is nan, unknown. Pass rates that you have set by hand.
+        step, or once per epoch. Of epochs ask after a complete one, the fifth or a later one:
+        ``epoch_steps`` has the length that is assumed. A `BoxTrace` has recorded each step.
+        By default the rate of now is taken for that of all steps; under a scheduler, or where it
+        is 0, ``decayed`` is nan, unknown. Pass rates that you have set by hand.
 
     Returns
     -------
@@ -280,9 +297,10 @@ def box_gap(
     Raises
     ------
     ValueError
-        A loss that does not take these labels, or is no finite number; gradients that are not
-        finite; labels beside a loader. Or ``rates`` that are not one per step, or of a scheduler
-        that depends on more than its steps (ReduceLROnPlateau), or steps too seldom.
+        A loss that is no function, does not take these labels, or is no finite number; gradients
+        that are not finite; labels beside a loader. Or ``rates`` that are not one per step, or of
+        a scheduler that depends on more than its steps (ReduceLROnPlateau), or whose count and
+        that of the optimizer leave several lengths of an epoch.
         `OptimizerError`: an optimizer without weight decay, or whose steps are not known.
 
     Notes
@@ -311,11 +329,16 @@ def box_gap(
     >>> round(box_gap(model, X, y, optimizer=adamw, loss=loss, rates=rates).decayed, 3)
     0.993
     """
+    if isinstance(loss, type) or not callable(loss):
+        raise ValueError(
+            f"loss must be a function of outputs and labels, got {loss!r}: pass one such as "
+            "torch.nn.functional.cross_entropy or torch.nn.CrossEntropyLoss()"
+        )
     module = as_module(module)
     steps = steps_of(optimizer, module)
-    decay_so_far = sums_of_decay(optimizer, steps, rates)
+    past_decay = sums_of_decay(optimizer, steps, rates)
     with same_random_numbers(module):  # which dropout draws
-        return _limit_in_box(module, batches(inputs, labels), loss, steps, decay_so_far)
+        return _limit_in_box(module, batches(inputs, labels), loss, steps, past_decay)
 
 
 def _limit_in_box(
@@ -323,7 +346,7 @@ def _limit_in_box(
     samples: Iterable[Batch],
     loss: Loss,
     steps: Sequence[Step],
-    decay_so_far: Mapping[str, float],
+    past_decay: PastDecay,
 ) -> BoxLimit:
     """Measure a module by the steps of its optimizer, and what `sums_of_decay` found."""
     if not any(step.decay > 0.0 for step in steps):
@@ -338,7 +361,7 @@ def _limit_in_box(
     if len(terms.norms) == len(steps) and _is_affine(module, first_arguments):
         lower_bound = value - terms.gap
     # The slowest tensor counts. Where one is unknown (nan) it might be that one.
-    least = float(np.min(list(decay_so_far.values())))
+    least = float(np.min(list(past_decay.sums.values())))
     return BoxLimit(
         score=terms.score,
         gap=terms.gap,
@@ -353,6 +376,7 @@ def _limit_in_box(
         penalty_score=terms.penalty_score,
         gradient_norm=math.sqrt(sum(float(g.square().sum()) for g in gradients.values())),
         eps_ratio=_eps_ratio(steps, gradients),
+        epoch_steps=past_decay.epoch_steps,
     )
 
 
@@ -376,7 +400,7 @@ def box_of(
     optimizer: object,
     loss: object,
     judged: JudgedLoss,
-    decay_so_far: Mapping[str, float] | None = None,
+    past_decay: PastDecay | None = None,
 ) -> BoxLimit | None:
     """Do what `box_gap` does for a module that is diagnosed; None of a loss without gradients here.
 
@@ -390,7 +414,7 @@ def box_of(
         What was minimised; it must be a function of outputs and targets.
     judged : JudgedLoss
         What `judge_loss` found of it: which targets it takes, if there is one output.
-    decay_so_far : mapping from str to float, optional
+    past_decay : PastDecay, optional
         What `sums_of_decay` found; by default the optimizer's state is asked.
     """
     if not _has_box(optimizer, loss):
@@ -413,10 +437,10 @@ def box_of(
 
     try:
         steps = steps_of(optimizer, function.module)
-        if decay_so_far is None:
-            decay_so_far = sums_of_decay(optimizer, steps, None)
+        if past_decay is None:
+            past_decay = sums_of_decay(optimizer, steps, None)
         samples = batches(function.inputs, labels)
-        return _limit_in_box(function.module, samples, own_loss, steps, decay_so_far)
+        return _limit_in_box(function.module, samples, own_loss, steps, past_decay)
     except ValueError:
         # The loss is the user's own, and may take other targets; steps may not be known. What a
         # diagnosis says of weight decay then names `box_gap`, which raises this error.

@@ -217,10 +217,10 @@ def diagnose(
     if norm is not None:
         asked = tensors.as_parameter_norm(norm)
     measured = measured_norm(module, asked, optimizer)
-    decay_so_far = None
+    past_decay = None
     if rates is not None:
         check_rates_apply(optimizer, loss)
-        decay_so_far = sums_of_decay(optimizer, steps_of(optimizer, module), rates)
+        past_decay = sums_of_decay(optimizer, steps_of(optimizer, module), rates)
     with (
         evaluating(module) as (module, modes),
         one_thread_if_small(module, inputs),
@@ -242,7 +242,7 @@ def diagnose(
         deadline = deadline.leaving(time.monotonic() - started)
         judged = judge_loss(loss, function.classes)
         # Weight decay acts on the module as it is trained, not on its leading-order part.
-        box = box_of(subject.module_itself.function, optimizer, loss, judged, decay_so_far)
+        box = box_of(subject.module_itself.function, optimizer, loss, judged, past_decay)
 
         # 2. The gap: of the best multipliers, of the loss's weights, across kinks.
         best = subject.measure(measured.norm, deadline=deadline.sooner(fractions.gap))

@@ -51,7 +51,7 @@ def draw_diagnosis(
         active = share > 0
         margins.scatter(q[~active], share[~active], s=9, color=style.GREY, label="multiplier 0")
         margins.scatter(
-            q[active], share[active], s=16, marker="^", color=style.BLUE, label="positive"
+            q[active], share[active], s=16, marker="^", color=style.BLUE, label="multiplier > 0"
         )
         style.logarithmic(margins)
         largest = ", ".join(str(n) for n, _, _ in diagnosis.largest_shares(most_named))
@@ -63,23 +63,32 @@ def draw_diagnosis(
 
         # The norm of the diagnosis comes last, which is on top.
         names = sorted(diagnosis.gaps, key=lambda name: name == diagnosis.norm)
-        bars = gaps.barh(names, [diagnosis.gaps[name] for name in names], color=style.GREY)
+        bars = gaps.barh(names, [diagnosis.gaps[name] for name in names], color="none")
+        numbers = []
         for name, bar in zip(names, bars, strict=True):
+            bar.set_edgecolor(style.GREY)
+            number = f"{diagnosis.gaps[name]:.3g}"
             if name == diagnosis.norm:
                 bar.set_color(style.VERMILION)
+            if name != diagnosis.norm or diagnosis.gap_lower < diagnosis.gap:
+                number = f"≤ {number}"
+            numbers.append(number)
         gaps.set(title="KKT gap by norm")
         # Gaps of different norms do not compare, but 0 means a KKT point in each.
-        gaps.set_xlabel("KKT gap (grey: upper bound)\nacross norms only 0 compares")
+        gaps.set_xlabel(
+            "KKT gap (filled: the norm of this diagnosis)\n"
+            "hollow: upper bounds; diagnose(norm=...) has the gap\n"
+            "across norms only gaps near 0 compare"
+        )
+        gaps.bar_label(bars, labels=numbers, padding=4)
+        gaps.set_xlim(0, 1)
 
         shown = sorted(bounded, key=lambda layer: layer.gap)[-most_layers:]
-        drawn = [bars]
         for ax in others:  # one or none
             layers = [layer.name for layer in shown]
-            drawn.append(ax.barh(layers, [layer.gap for layer in shown], color=style.BLUE))
-            ax.set(title="KKT gap by layer", xlabel="KKT gap of the layer alone")
-        for ax, labelled in zip((gaps, *others), drawn, strict=True):
-            ax.set_xlim(0, 1)
-            ax.bar_label(labelled, fmt="{:.3g}", padding=4)
+            drawn = ax.barh(layers, [layer.gap for layer in shown], color=style.BLUE)
+            ax.set(title="KKT gap by layer", xlabel="KKT gap of the layer alone", xlim=(0, 1))
+            ax.bar_label(drawn, fmt="{:.3g}", padding=4)
     return figure
 
 
@@ -91,7 +100,9 @@ def draw_support(diagnosis: Diagnosis, images: NDArray[np.generic], count: int) 
         title = f"{n}: {percent(share, space=' ')}\n{words}".rstrip()
         tiles.append((title, pictures[n]))
     with style.style():
-        return style.image_grid("largest multipliers", tiles, colours="gray", limits=(0.0, 1.0))
+        return style.image_grid(
+            "samples, fractions of all multipliers", tiles, colours="gray", limits=(0.0, 1.0)
+        )
 
 
 def _as_pictures(images: NDArray[np.generic], diagnosis: Diagnosis) -> Array:
@@ -159,15 +170,24 @@ def draw_recorder(
         for ax in axes:
             ax.set_xlabel("steps")
             style.logarithmic(ax)
-            if frame["step"].max() < many_steps:
+            first = frame["step"].min()
+            last = frame["step"].max()
+            if first == last:
+                # One point is in the middle of two steps.
                 ax.set_xscale("linear")
-            elif frame["step"].min() == 0:
+                ax.set_xlim(first - 1, first + 1)
+            elif last < many_steps:
+                ax.set_xscale("linear")
+            elif first == 0:
                 # A logarithmic axis has no 0: it is linear up to the first step after it.
                 ax.set_xscale("symlog", linthresh=sorted(frame["step"])[1])
-                ax.set_xlim(0, frame["step"].max())
+                # Not as formulas: the style takes dollar signs as they are.
+                ax.xaxis.set_major_formatter("{x:g}")
+                ax.set_xlim(0, last)
             _shade_before_separation(ax, frame)
         axes[0].set_yscale("linear")
-        axes[0].set(ylim=(0, 1.05), title="Margin", ylabel="margin / norm^L, over its largest")
+        axes[0].set(ylim=(0, 1.05), title="Margin, over its largest recorded")
+        axes[0].set_ylabel("margin / norm^L, relative")
         axes[0].legend(title="norm", loc="lower right")
         if gaps:
             axes[1].set(title="Distance from a KKT point", ylabel="KKT gap")
@@ -176,12 +196,12 @@ def draw_recorder(
 
 def _shade_before_separation(ax: Axes, frame: pd.DataFrame) -> None:
     """Shade the points at which a sample is misclassified: they have no gap."""
-    # A point is shaded up to the next one.
+    # A point is shaded up to the next one, and the last one up to the end of the axis.
     steps = frame["step"].to_numpy()
     missing = ~(frame["min_margin"] > 0).to_numpy()
     if not missing.any():
         return
-    ends = np.append(steps[1:], steps[-1])
+    ends = np.append(steps[1:], max(ax.get_xlim()))
     for start, end in zip(steps[missing], ends[missing], strict=True):
         ax.axvspan(start, end, color=style.GREY, alpha=0.2, linewidth=0)
     ax.annotate("grey: not separated yet", (0.03, 0.03), xycoords="axes fraction", fontsize="small")
@@ -216,9 +236,9 @@ def draw_box_trace(frame: pd.DataFrame) -> Figure:
         left.set(
             xlabel="steps",
             ylabel="Frank-Wolfe gap, relative",
-            yscale="log",
             title="Distance from a KKT point of the box",
         )
+        style.logarithmic(left, x=False)
         left.legend(loc="best")
         curves = {
             "reached": "largest norm / radius",

@@ -11,16 +11,21 @@ state has the rate of now alone, so that a constant rate is read from it, and th
 scheduler are told by the caller: as a list, by the scheduler, or by a trace of the training.
 
 A scheduler is replayed on an optimizer of its own, built from the settings that it shows, and must
-end at the rates that the user's scheduler has set last. The user's one is only read. It counts its
-changes of the rates, and the optimizer its steps. Where it steps once per epoch, the two counts say
-which step had which rate if the last epoch is complete. In the middle of an epoch they may not, and
-a list is asked for.
+end at the rates that the user's scheduler has set last. The user's one is only read. Both count
+their steps. After n steps of the scheduler, once per epoch, and T of the optimizer, epochs have
+
+    T / (n + 1)  <=  p  <=  T / n
+
+steps, all alike. Where one whole number p alone is possible, it is taken. Else the last epoch is
+assumed to be complete if n divides T and n is 5 or more; p = T / n is then part of the answer.
+In all other cases a list is asked for.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -41,7 +46,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "PolynomialLR": ("total_iters", "power"),
     "CosineAnnealingLR": ("T_max", "eta_min"),
 }
-# From so many changes of the rates on, a count of steps that they divide is one of complete epochs.
+# From so many steps of a scheduler on, a count of steps that they divide is one of complete epochs.
 LEAST_EPOCHS = 5
 CURE = "pass the rate of each step as a list, param_groups[0]['lr'], or a BoxTrace of the training"
 
@@ -62,12 +67,27 @@ class DecayCount(Protocol):
     steps_taken: int
 
 
+@dataclass(frozen=True)
+class PastDecay:
+    """What the rates of the past steps say of the decay of each tensor.
+
+    Attributes
+    ----------
+    sums : dict from str to float
+        sum_t eta_t lambda of each tensor that has decay, by name; nan where it is not known.
+    epoch_steps : tuple of int
+        Optimizer steps per epoch that were inferred of schedulers that step once per epoch, from
+        the shortest to the longest; empty without such.
+    """
+
+    sums: dict[str, float]
+    epoch_steps: tuple[int, ...] = ()
+
+
 Rates: TypeAlias = ArrayLike | LRScheduler | Sequence[LRScheduler] | DecayCount
 
 
-def sums_of_decay(
-    optimizer: object, steps: Sequence[Step], rates: Rates | None
-) -> dict[str, float]:
+def sums_of_decay(optimizer: object, steps: Sequence[Step], rates: Rates | None) -> PastDecay:
     """Return sum_t eta_t lambda of each tensor that has decay; nan where it is not known.
 
     Parameters
@@ -83,7 +103,7 @@ def sums_of_decay(
     ------
     ValueError
         Rates that are negative or not finite, or not as many as steps were taken; a scheduler that
-        cannot be replayed, has changed the rates too seldom, or is of no optimizer given; a trace
+        cannot be replayed, has stepped too seldom, or is of no optimizer given; a trace
         of some steps only, or of another module. A list or a scheduler where a tensor was moved in
         some of the steps only.
     """
@@ -93,16 +113,20 @@ def sums_of_decay(
     decaying = moved or decaying
     taken = _count(steps)
     if rates is None:
-        return _of_state(decaying)
+        return PastDecay(_of_state(decaying))
     if isinstance(rates, DecayCount):
-        return _of_trace(decaying, rates, taken)
+        return PastDecay(_of_trace(decaying, rates, taken))
     schedulers = _as_schedulers(rates)
     if not schedulers:
-        return _of_list(decaying, rates, taken, each_of(optimizer)[0].param_groups[0])
+        first = each_of(optimizer)[0].param_groups[0]
+        return PastDecay(_of_list(decaying, rates, taken, first))
     sums = _of_state(decaying)  # of optimizers without a scheduler
+    lengths = set[int]()
     for scheduler in schedulers:
-        sums |= _of_scheduler(decaying, scheduler, steps, taken)
-    return sums
+        scheduled = _of_scheduler(decaying, scheduler, steps, taken)
+        sums |= scheduled.sums
+        lengths.update(scheduled.epoch_steps)
+    return PastDecay(sums, tuple(sorted(lengths)))
 
 
 def _of_state(decaying: Sequence[Step]) -> dict[str, float]:
@@ -128,7 +152,7 @@ def _of_list(
 
 def _of_scheduler(
     decaying: Sequence[Step], scheduler: LRScheduler, steps: Sequence[Step], taken: float
-) -> dict[str, float]:
+) -> PastDecay:
     """Sum the rates that a scheduler has set, of the tensors of its own optimizer."""
     by_id = {id(step.parameter): step for step in steps}
     # The tensors of each group that are trained.
@@ -146,14 +170,14 @@ def _of_scheduler(
     count = _count(scheduled)
     if math.isnan(count):
         count = taken
-    totals = _totals(scheduler, count)
+    totals, epoch_steps = _totals(scheduler, count)
     sums = {}
     for of_group, total in zip(groups, totals, strict=True):
         counted = [step for step in of_group if step in decaying]
         _check_moved_always(counted, count)
         for step in counted:
             sums[step.name] = step.shrinking * total
-    return sums
+    return PastDecay(sums, epoch_steps)
 
 
 def _count(steps: Sequence[Step]) -> float:
@@ -233,35 +257,42 @@ def _checked(rates: Any, taken: float) -> Array:
     return found
 
 
-def _totals(scheduler: LRScheduler, taken: float) -> list[float]:
-    """Return the sum of the rates of the optimizer's steps, of each of its parameter groups."""
+def _totals(scheduler: LRScheduler, taken: float) -> tuple[list[float], tuple[int, ...]]:
+    """Return the sum of the rates of each parameter group, and the steps per epoch, if several."""
     if math.isnan(taken):
         raise ValueError(
             "a scheduler tells the rates only together with the number of steps, which the state "
             f"of this optimizer does not count: {CURE}"
         )
     rates = _replayed(scheduler)
-    changes = len(rates) - 1
-    if changes == 0:
-        return [taken * rate for rate in rates[0]]
-    # With p steps from one change to the next there are p * changes steps up to the last change,
-    # and at most p since then: p * changes <= taken <= p * (changes + 1). The largest p that may be
-    # is the right one if no other may be, or if it leaves no steps since the last change: then
-    # the epoch is complete. By accident that is so in one of ``changes`` cases.
-    period = taken // changes
-    possible = taken <= period * (changes + 1)
-    only_one = taken > (period - 1) * (changes + 1)
-    complete = taken == period * changes and changes >= LEAST_EPOCHS
-    if not (possible and (only_one or complete)):
+    n_scheduled = len(rates) - 1  # steps of the scheduler
+    if n_scheduled == 0:
+        return [taken * rate for rate in rates[0]], ()
+    # With p steps per epoch there are p n steps up to the scheduler's last one, and at most p since
+    # then: p n <= T <= p (n + 1).
+    shortest = math.ceil(taken / (n_scheduled + 1))
+    longest = int(taken // n_scheduled)
+    # If the largest p leaves no steps since the scheduler's last one, the epoch is complete. By
+    # accident that is so in one of n cases.
+    complete = taken == longest * n_scheduled and n_scheduled >= LEAST_EPOCHS
+    if shortest > longest:
         raise ValueError(
-            f"the scheduler has changed the rates {changes} times in {taken:g} steps, which does "
-            f"not say how many steps there are from one change to the next: {CURE}"
+            f"the scheduler has stepped {n_scheduled} times in {taken:g} steps of the optimizer, "
+            f"as it does in no epochs of one length: {CURE}"
         )
-    since_last = taken - period * changes
+    if shortest < longest and not complete:
+        raise ValueError(
+            f"the scheduler has stepped {n_scheduled} times in {taken:g} steps of the optimizer: "
+            f"epochs of {shortest} to {longest} steps are possible. Ask after a complete epoch, "
+            f"the fifth or a later one, or {CURE}"
+        )
+    since_last = taken - longest * n_scheduled
     totals = []
     for of_group in zip(*rates, strict=True):
-        totals.append(period * math.fsum(of_group[:-1]) + since_last * of_group[-1])
-    return totals
+        totals.append(longest * math.fsum(of_group[:-1]) + since_last * of_group[-1])
+    if longest <= 1:  # after each step, or no steps at all
+        return totals, ()
+    return totals, (longest,)
 
 
 def _replayed(scheduler: LRScheduler) -> list[list[float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
@@ -187,6 +188,22 @@ def test_what_cannot_be_measured_is_refused() -> None:
         ib.box_gap(module, X, Y, optimizer=decayed, loss=lambda scores, y: scores)
     with pytest.raises(ValueError, match="no gradient"):
         ib.box_gap(module, X, Y, optimizer=decayed, loss=lambda s, y: cross_entropy(s.detach(), y))
+    for loss in ("cross_entropy", nn.CrossEntropyLoss):
+        with pytest.raises(ValueError, match="must be a function"):
+            ib.box_gap(module, X, Y, optimizer=decayed, loss=loss)  # type: ignore[arg-type]
+
+
+def test_far_from_the_walls_the_least_score_is_shown() -> None:
+    module = network()
+    adamw = torch.optim.AdamW(module.parameters(), weight_decay=0.1)
+    found = ib.box_gap(module, X, Y, optimizer=adamw, loss=cross_entropy)
+    least = 1.0 - found.reached
+    assert 0.5 < least <= found.score
+    assert f"{least:.3g}" in str(found)
+    # At the walls it says nothing, and with a gradient of 0 each score is 0.
+    for other in (replace(found, reached=0.99), replace(found, score=0.0, gradient_norm=0.0)):
+        assert len(str(other).splitlines()) <= len(str(found).splitlines())
+        assert f"{least:.3g}" not in str(other)
 
 
 # --- within a diagnosis --------------------------------------------------------------------------

@@ -57,10 +57,14 @@ class Training:
                 for scheduler in schedulers:
                     scheduler.step()
 
-    def decayed(self, rates: Any = None) -> float:
-        """Return what `box_gap` says."""
+    def box(self, rates: Any = None) -> ib.BoxLimit:
+        """Return what `box_gap` finds."""
         told: dict[str, Any] = {"optimizer": self.optimizers, "rates": rates}
-        return ib.box_gap(self.module, X, self.labels, loss=cross_entropy, **told).decayed
+        return ib.box_gap(self.module, X, self.labels, loss=cross_entropy, **told)
+
+    def decayed(self, rates: Any = None) -> float:
+        """Return how far decay has acted by `box_gap`."""
+        return self.box(rates).decayed
 
     def by_hand(self) -> Any:
         """1 - exp(-sum_t eta_t lambda), of the group on which decay has acted least."""
@@ -139,9 +143,14 @@ def test_a_scheduler_may_step_per_epoch_of_few_steps(epoch: int) -> None:
     training = two_groups()
     scheduler = rising(training.optimizers[0])
     training.run(scheduler, epoch=epoch)
-    assert training.decayed(scheduler) == training.by_hand()
-    training.step()
-    assert training.decayed(scheduler) == training.by_hand()
+    lengths: tuple[int, ...] = (epoch,)
+    if epoch == 1:
+        lengths = ()  # after each step there are no epochs to assume
+    for _ in range(2):
+        found = training.box(scheduler)
+        assert found.decayed == training.by_hand()
+        assert found.epoch_steps == lengths
+        training.step()
 
 
 def test_a_scheduler_may_step_after_each_of_five_complete_epochs() -> None:
@@ -150,6 +159,20 @@ def test_a_scheduler_may_step_after_each_of_five_complete_epochs() -> None:
     scheduler = rising(training.optimizers[0])
     training.run(scheduler, epoch=6)
     assert training.decayed(scheduler) == training.by_hand()
+
+
+def test_the_length_of_an_epoch_that_is_assumed_is_shown() -> None:
+    """In the middle of the sixth of epochs of six steps, as if five of seven were complete."""
+    training = two_groups()
+    scheduler = rising(training.optimizers[0])
+    training.run(scheduler, epoch=6)
+    for _ in range(5):
+        training.step()
+    found = training.box(scheduler)
+    assert found.epoch_steps == (7,)
+    assert found.decayed != training.by_hand()
+    assert "epochs of 7 steps" in str(found)
+    assert training.box(training.rates).epoch_steps == ()
 
 
 @pytest.mark.parametrize("epoch", [10, STEPS])
@@ -161,6 +184,15 @@ def test_few_epochs_do_not_say_how_many_steps_they_have(epoch: int, more: int) -
     training.run(scheduler, epoch=epoch)
     for _ in range(more):
         training.step()
+    with pytest.raises(ValueError, match="fifth.* list"):
+        training.decayed(scheduler)
+
+
+def test_a_scheduler_does_not_step_more_often_than_its_optimizer() -> None:
+    training = two_groups()
+    scheduler = rising(training.optimizers[0])
+    training.run(scheduler)
+    scheduler.step()
     with pytest.raises(ValueError, match="list"):
         training.decayed(scheduler)
 

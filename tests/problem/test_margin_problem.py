@@ -188,6 +188,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"y": Y[:5]}, "5 labels"),
     ({"y": (Y > 0).astype(float)}, "labels must be"),
     ({"y": CLASSES, "classes": 2}, "labels of 2 classes"),
+    ({"y": Y, "classes": 2}, "y . 1. // 2"),
     ({"y": np.full(6, 2), "classes": 3, "intercept": True}, "all labels are equal"),
     ({"gates": np.ones((4, 3))}, "6, got 4"),
     ({"gates": None}, "max_margin"),
