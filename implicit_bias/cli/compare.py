@@ -52,8 +52,9 @@ def compare(
         bool,
         typer.Option(
             "--to-limit",
-            help="Also continue the training of the GLN, in float64 and without a bias, until its "
-            "norm at unit margin is within 1 % of the certified minimum.",
+            help="Also train the GLN again, from the same initial weights, by accelerated "
+            "full-batch descent, until its norm at unit margin is within 1 % of the certified "
+            "minimum: gd-gln-limit.",
         ),
     ] = False,
     as_json: options.Json = False,
@@ -80,7 +81,7 @@ def compare(
         # Models that need a trained network are fitted last: back to the order that was asked for.
         compared = {name: fitted[name] for name in config.models}
         if to_limit:
-            compared |= comparison_folder.train_further(config, loaded, bar)
+            compared |= comparison_folder.train_again_to_limit(config, loaded, bar)
     command = shlex.join(["implicit-bias", *sys.argv[1:]])  # as it was typed
     to_train = limit_commands(sys.argv[1:])
     comparison, page = comparison_folder.write_comparison(

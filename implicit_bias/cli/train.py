@@ -74,8 +74,8 @@ def train(
     The fitted classifier is pickled by joblib: `joblib.load` reads it in Python. An existing file
     is kept.
 
-    With --to-limit, trains in float64 without a readout bias by accelerated full-batch descent on
-    the log of the loss, or by steepest descent in another norm. --limit-steps replaces --steps;
+    With --to-limit, trains from the same initial weights by accelerated full-batch descent on the
+    log of the loss, or by steepest descent in another norm. --limit-steps replaces --steps;
     --batch-size, --learning-rate and --momentum are ignored. A picture of excess and margin is
     saved beside the network.
     """

@@ -16,6 +16,7 @@ from implicit_bias.report.words import names_of
 from implicit_bias.runs.beside_svm import fit_beside_svm
 from implicit_bias.runs.configuration import (
     LIMIT,
+    LIMIT_MEANING,
     LIMIT_SUFFIX,
     MODEL_MEANINGS,
     WANTED_EXCESS,
@@ -45,10 +46,14 @@ def free_folder(folder: Path) -> Path:
     return free_path(folder, lambda there: any((there / name).exists() for name in WRITTEN))
 
 
-def train_further(
+def train_again_to_limit(
     config: RunConfig, data: Data, on_progress: OnProgress | None = None
 ) -> dict[str, BinaryClassifier]:
-    """Continue the training of a comparison's GLN, if it has one, until it is near its SVM."""
+    """Train the GLN of a comparison, if it has one, again until it is near its SVM.
+
+    The initial weights are those of ``gd-gln``, since both are drawn from the same seed. The
+    weights that ``gd-gln`` has reached are not used.
+    """
     if "gd-gln" not in config.models:
         return {}
     alone = RunConfig(models=("gd-gln",), **config.chosen(*LIMIT))
@@ -88,7 +93,7 @@ def write_comparison(
 
     meanings = {}
     for name in models:
-        meanings[name] = MODEL_MEANINGS.get(name, "the same network after continued training")
+        meanings[name] = MODEL_MEANINGS.get(name, LIMIT_MEANING)
     page = write_report(
         folder,
         comparison,
