@@ -27,7 +27,17 @@ if TYPE_CHECKING:
 NETWORK_NAMES = tuple(name for name in MODEL_NAMES if not name.startswith("svm-"))
 # `RunConfig.models` as it is typed.
 MODELS = ",".join(RunConfig.models)
-LIMITS = ", ".join(f"{name}: {limit.norm}" for name, limit in OPTIMIZER_LIMITS.items())
+
+
+def _limits_of_optimizers() -> str:
+    """Name for each optimizer the norm whose margin it maximizes, if any."""
+    found = []
+    for name, limit in OPTIMIZER_LIMITS.items():
+        words = limit.norm
+        if limit.constrained:
+            words = f"no margin (weight decay: the loss is minimized in an {limit.norm} box)"
+        found.append(f"{name}: {words}")
+    return ", ".join(found)
 
 
 def _option(group: str, help: str, *flags: str, **how: Any) -> Any:
@@ -175,7 +185,8 @@ Optimizer = Annotated[
     str,
     _option(
         "Training",
-        f"One of (with the norm whose margin it maximises on separable data): {LIMITS}.",
+        f"One of (with the norm whose margin it maximizes on separable data): "
+        f"{_limits_of_optimizers()}.",
     ),
 ]
 

@@ -149,11 +149,14 @@ def _facts(classifier: NetworkClassifier, samples: Dataset) -> dict[str, Any]:
     few = len(samples) <= FEW_SAMPLES
     found = certify_network(classifier.network_, samples.X, samples.y, multipliers=few)
     bounds = found.certificate
+    limit_norm: str | None = training.config.limit_norm
+    if training.config.constrained:  # no margin is maximized
+        limit_norm = None
     facts: dict[str, Any] = {
         "steps": training.steps,
         "planned_steps": training.config.steps,
         "interrupted": training.interrupted,
-        "limit_norm": training.config.limit_norm,
+        "limit_norm": limit_norm,
         "lower": bounds.lower,
         "upper": bounds.upper,
         "gap": bounds.gap,

@@ -303,6 +303,7 @@ class Comparison:
                 relaxed=network.fitted.relaxed,
                 local=network.fitted.local,
                 geometry=network.fitted.geometry,
+                constrained=network.fitted.constrained,
             )
         svm = self.svm_of(network)
         if svm is None:
