@@ -15,6 +15,7 @@ from implicit_bias.runs.configuration import LIMIT, RunConfig
 
 if TYPE_CHECKING:
     from implicit_bias.comparison import Comparison
+    from implicit_bias.runs.data import Data
 
 
 def compare(
@@ -87,7 +88,7 @@ def compare(
     comparison, page = comparison_folder.write_comparison(
         folder, config, loaded, compared, command, to_train
     )
-    print_comparison(comparison, page, config, to_train, as_json)
+    print_comparison(comparison, page, config, loaded, to_train, as_json)
     if any(model.interrupted for model in comparison.models):
         raise typer.Exit(INTERRUPTED)
 
@@ -124,6 +125,7 @@ def print_comparison(
     comparison: Comparison,
     page: Path,
     config: RunConfig,
+    data: Data,
     to_train: Mapping[str, str],
     as_json: bool,
 ) -> None:
@@ -138,8 +140,13 @@ def print_comparison(
             }
         )
         return
+    from implicit_bias.runs.data import origin_of_samples
+
+    output.show(f"Data: {origin_of_samples(data)}")
     for headings, rows in comparison.short_tables():
         output.print_table(*headings, rows=rows)
+    if comparison.note_on_norms:
+        output.show(comparison.note_on_norms)
     for conclusion in comparison.conclusions(to_train):
         output.show(str(conclusion))
     output.show(f"Report: {page}")

@@ -128,7 +128,13 @@ Standardize = Annotated[
     ),
 ]
 TrainSize = Annotated[
-    int | None, _option("Data", "Training samples N (default: 1000, at most 4/5 of the data).")
+    int | None,
+    _option(
+        "Data",
+        "Training samples N (default: 1000, at most 4/5 of the data). Another fifth of the same "
+        "data are the test samples; of MNIST and Fashion-MNIST the data are the published "
+        "training set.",
+    ),
 ]
 SplitSeed = Annotated[int, _option("Data", "Seed of the split into training and test samples.")]
 

@@ -23,7 +23,7 @@ from implicit_bias.runs.configuration import (
     WANTED_STEPS,
     RunConfig,
 )
-from implicit_bias.runs.data import Data, rows_left_out
+from implicit_bias.runs.data import Data, origin_of_samples, rows_left_out
 from implicit_bias.training.history import OnProgress
 from implicit_bias.training.limit import LimitConfig
 
@@ -82,6 +82,7 @@ def write_comparison(
         if name in FACTS and value is not None:
             facts[name.replace("_", " ")] = str(value)
     facts |= {
+        "split": origin_of_samples(data),
         "intercept": "none: the inputs carry a constant 1, which counts in the norm",
         **_preparation(data.table, config.missing),
         "optimizer": f"{config.optimizer}: {limit_words(config.optimizer)}",
