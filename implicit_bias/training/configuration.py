@@ -61,7 +61,7 @@ class TrainingConfig:
         maximizes no margin and minimizes the loss in a box.
     loss : {"logistic", "exponential", "cross-entropy"} or MarginLoss
         Loss of a margin, of many classes that of `margins.logsumexp_margins`; the mean over the
-        batch is minimised. The cross-entropy is the logistic loss.
+        batch is minimized. The cross-entropy is the logistic loss.
     rule : {"gradient", "local"}
         What learns from the loss: the network as a whole, or each unit by itself (see
         `training.minibatch`; only networks with fixed gates).
@@ -107,7 +107,7 @@ class TrainingConfig:
         check_seed(self.seed)
         check_choice(self.rule, "rule", get_args(Rule))
         check_choice(self.optimizer, "optimizer", options.OPTIMIZER_NAMES)
-        # Muon orthogonalises a whole matrix, in which all units of a layer have their rows.
+        # Muon orthogonalizes a whole matrix, in which all units of a layer have their rows.
         if self.rule == "local" and self.optimizer == "muon":
             raise ValueError(
                 "muon's step of one unit depends on the others', so no unit learns by itself: use "
