@@ -49,7 +49,7 @@ class OptimizerLimit(NamedTuple):
     Attributes
     ----------
     norm : str
-        The norm whose margin it maximises in a linear model; a homogeneous network converges in
+        The norm whose margin it maximizes in a linear model; a homogeneous network converges in
         direction to a KKT point of its max-margin problem. Names are those of
         `norms.tensors.PARAMETER_NORMS`, of optimizers with one norm for all groups.
     scale : str
@@ -62,6 +62,9 @@ class OptimizerLimit(NamedTuple):
         Who proves it.
     classes : tuple of str
         Names of the optimizer's classes.
+    constrained : bool
+        Whether it usually has weight decay that bounds the weights in that norm. Then it maximizes
+        no margin, and minimizes the loss within the bound.
     """
 
     norm: str
@@ -70,6 +73,7 @@ class OptimizerLimit(NamedTuple):
     condition: str
     sources: str
     classes: tuple[str, ...]
+    constrained: bool = False
 
 
 # Norms of a training towards the limit, and its methods (`training.LimitConfig`).
@@ -107,15 +111,22 @@ NO_LIMIT_WITH: dict[str, str] = _OPTIMIZERS["no_limit_with"]
 
 
 def limit_words(optimizer: OptimizerName) -> str:
-    """Say which margin an optimizer maximises in the limit.
+    """Say which margin an optimizer maximizes in the limit, if any.
 
     Examples
     --------
     >>> limit_words("sgd")
-    'maximises the l2 margin in the limit'
+    'maximizes the l2 margin in the limit'
+    >>> limit_words("adamw")
+    'maximizes no margin: weight decay bounds the linf norm, and the loss is minimized in that box'
     """
     limit = OPTIMIZER_LIMITS[optimizer]
-    words = f"maximises the {limit.norm} margin in the limit"
+    if limit.constrained:
+        return (
+            f"maximizes no margin: weight decay bounds the {limit.norm} norm, and the loss is "
+            "minimized in that box"
+        )
+    words = f"maximizes the {limit.norm} margin in the limit"
     if limit.condition:
         words += f" ({limit.condition})"
     return words

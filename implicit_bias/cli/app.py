@@ -51,14 +51,14 @@ def options(
 
 
 def run() -> None:
-    """Run a command; an error is one line on standard error, and an exit status."""
+    """Run a command; an error is a message on standard error, and an exit status."""
     warnings.showwarning = show_warning
     # The encoding of a terminal or a pipe may lack characters that a name or a number has.
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = app(standalone_mode=False)
-        # Output to a full disk fails here, where the error is still one line.
+        # Output to a full disk fails here, where the error is still a message.
         sys.stdout.flush()
     except typer.TyperException as error:
         fail(error.format_message(), error.exit_code)

@@ -15,6 +15,7 @@ from implicit_bias.runs.configuration import LIMIT, RunConfig
 
 if TYPE_CHECKING:
     from implicit_bias.comparison import Comparison
+    from implicit_bias.runs.data import Data
 
 
 def compare(
@@ -52,8 +53,9 @@ def compare(
         bool,
         typer.Option(
             "--to-limit",
-            help="Also continue the training of the GLN, in float64 and without a bias, until its "
-            "norm at unit margin is within 1 % of the certified minimum.",
+            help="Also train the GLN again, from the same initial weights, by accelerated "
+            "full-batch descent, until its norm at unit margin is within 1 % of the certified "
+            "minimum: gd-gln-limit.",
         ),
     ] = False,
     as_json: options.Json = False,
@@ -80,13 +82,13 @@ def compare(
         # Models that need a trained network are fitted last: back to the order that was asked for.
         compared = {name: fitted[name] for name in config.models}
         if to_limit:
-            compared |= comparison_folder.train_further(config, loaded, bar)
+            compared |= comparison_folder.train_again_to_limit(config, loaded, bar)
     command = shlex.join(["implicit-bias", *sys.argv[1:]])  # as it was typed
     to_train = limit_commands(sys.argv[1:])
     comparison, page = comparison_folder.write_comparison(
         folder, config, loaded, compared, command, to_train
     )
-    print_comparison(comparison, page, config, to_train, as_json)
+    print_comparison(comparison, page, config, loaded, to_train, as_json)
     if any(model.interrupted for model in comparison.models):
         raise typer.Exit(INTERRUPTED)
 
@@ -123,6 +125,7 @@ def print_comparison(
     comparison: Comparison,
     page: Path,
     config: RunConfig,
+    data: Data,
     to_train: Mapping[str, str],
     as_json: bool,
 ) -> None:
@@ -137,8 +140,13 @@ def print_comparison(
             }
         )
         return
+    from implicit_bias.runs.data import origin_of_samples
+
+    output.show(f"Data: {origin_of_samples(data)}")
     for headings, rows in comparison.short_tables():
         output.print_table(*headings, rows=rows)
+    if comparison.note_on_norms:
+        output.show(comparison.note_on_norms)
     for conclusion in comparison.conclusions(to_train):
         output.show(str(conclusion))
     output.show(f"Report: {page}")

@@ -27,7 +27,17 @@ if TYPE_CHECKING:
 NETWORK_NAMES = tuple(name for name in MODEL_NAMES if not name.startswith("svm-"))
 # `RunConfig.models` as it is typed.
 MODELS = ",".join(RunConfig.models)
-LIMITS = ", ".join(f"{name}: {limit.norm}" for name, limit in OPTIMIZER_LIMITS.items())
+
+
+def _limits_of_optimizers() -> str:
+    """Name for each optimizer the norm whose margin it maximizes, if any."""
+    found = []
+    for name, limit in OPTIMIZER_LIMITS.items():
+        words = limit.norm
+        if limit.constrained:
+            words = f"no margin (weight decay: the loss is minimized in an {limit.norm} box)"
+        found.append(f"{name}: {words}")
+    return ", ".join(found)
 
 
 def _option(group: str, help: str, *flags: str, **how: Any) -> Any:
@@ -118,7 +128,13 @@ Standardize = Annotated[
     ),
 ]
 TrainSize = Annotated[
-    int | None, _option("Data", "Training samples N (default: 1000, at most 4/5 of the data).")
+    int | None,
+    _option(
+        "Data",
+        "Training samples N (default: 1000, at most 4/5 of the data). Another fifth of the same "
+        "data are the test samples; of MNIST and Fashion-MNIST the data are the published "
+        "training set.",
+    ),
 ]
 SplitSeed = Annotated[int, _option("Data", "Seed of the split into training and test samples.")]
 
@@ -175,7 +191,8 @@ Optimizer = Annotated[
     str,
     _option(
         "Training",
-        f"One of (with the norm whose margin it maximises on separable data): {LIMITS}.",
+        f"One of (with the norm whose margin it maximizes on separable data): "
+        f"{_limits_of_optimizers()}.",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""Two consoles, tables and JSON values, and the policy of errors: one line and an exit status."""
+"""Two consoles, tables and JSON values, and the policy of errors: a message and an exit status."""
 
 import json
 import math
@@ -28,9 +28,10 @@ err = Console(stderr=True)
 
 
 def fail(message: str, status: int) -> NoReturn:
-    """Say what went wrong in one line, and exit."""
-    if message:  # empty where help was printed instead
-        err.print(f"implicit-bias: {' '.join(message.split())}", markup=False, soft_wrap=True)
+    """Say what went wrong in one line, and exit; a message of several lines keeps them."""
+    lines = [line.rstrip() for line in message.splitlines() if line.strip()]
+    if lines:  # none where help was printed instead
+        err.print("implicit-bias: " + "\n".join(lines), markup=False, soft_wrap=True)
     sys.exit(status)
 
 

@@ -74,8 +74,8 @@ def train(
     The fitted classifier is pickled by joblib: `joblib.load` reads it in Python. An existing file
     is kept.
 
-    With --to-limit, trains in float64 without a readout bias by accelerated full-batch descent on
-    the log of the loss, or by steepest descent in another norm. --limit-steps replaces --steps;
+    With --to-limit, trains from the same initial weights by accelerated full-batch descent on the
+    log of the loss, or by steepest descent in another norm. --limit-steps replaces --steps;
     --batch-size, --learning-rate and --momentum are ignored. A picture of excess and margin is
     saved beside the network.
     """
@@ -149,11 +149,14 @@ def _facts(classifier: NetworkClassifier, samples: Dataset) -> dict[str, Any]:
     few = len(samples) <= FEW_SAMPLES
     found = certify_network(classifier.network_, samples.X, samples.y, multipliers=few)
     bounds = found.certificate
+    limit_norm: str | None = training.config.limit_norm
+    if training.config.constrained:  # no margin is maximized
+        limit_norm = None
     facts: dict[str, Any] = {
         "steps": training.steps,
         "planned_steps": training.config.steps,
         "interrupted": training.interrupted,
-        "limit_norm": training.config.limit_norm,
+        "limit_norm": limit_norm,
         "lower": bounds.lower,
         "upper": bounds.upper,
         "gap": bounds.gap,

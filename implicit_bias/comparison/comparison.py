@@ -25,7 +25,7 @@ from implicit_bias.base.wording import (
 )
 from implicit_bias.comparison.models import Predicts
 from implicit_bias.comparison.results import ModelResult, PairResult, first_svm
-from implicit_bias.comparison.verdict import Conclusion, Ranking, Standing, conclude
+from implicit_bias.comparison.verdict import WORDS, Conclusion, Ranking, Standing, conclude
 from implicit_bias.datasets.labels import label_text
 from implicit_bias.estimators.base import dense
 from implicit_bias.problem import C_in_words
@@ -94,10 +94,14 @@ class Comparison:
     def __str__(self) -> str:
         parts = [text_table(*table) for table in self.short_tables()]
         parts.append("\n".join(conclusion.headline for conclusion in self.conclusions()))
+        if self.note_on_norms:
+            parts.insert(-1, self.note_on_norms)
         return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
         parts = [html_table(*table) for table in self.short_tables()]
+        if self.note_on_norms:
+            parts.append(f"<p>{escape(self.note_on_norms)}</p>")
         parts += [f"<p>{escape(conclusion.headline)}</p>" for conclusion in self.conclusions()]
         return "".join(parts)
 
@@ -239,6 +243,21 @@ class Comparison:
                 grouped.setdefault(model.margin.problem, []).append(model)
         return list(grouped.values())
 
+    @property
+    def note_on_norms(self) -> str:
+        """Which margins and norms compare; empty where those of all models do."""
+        problems = self.problems()
+        if len(problems) < 2:
+            return ""
+        note = str(WORDS["notes"]["norms"])
+        same = []
+        for models in problems:
+            if len(models) > 1:
+                same.append(", ".join(model.name for model in models))
+        if same:
+            note += WORDS["notes"]["same_problem"].format(models="; ".join(same))
+        return note
+
     def svm_of(self, network: ModelResult) -> ModelResult | None:
         """Return the (first) SVM of the network's margin problem; None if there is none."""
         for models in self.problems():
@@ -305,6 +324,7 @@ class Comparison:
                 relaxed=network.fitted.relaxed,
                 local=network.fitted.local,
                 geometry=network.fitted.geometry,
+                constrained=network.fitted.constrained,
             )
         svm = self.svm_of(network)
         if svm is None:

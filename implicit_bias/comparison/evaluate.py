@@ -91,6 +91,9 @@ def compare(
     first model  second model  agreement  if independent  samples
     gated        linear        100 %      100 %           12 of 12
     <BLANKLINE>
+    Margins and norms compare only between models of the same optimization problem: others have \
+another norm, other gates or another C.
+    <BLANKLINE>
     No model has a significantly lower error than all others: gated misclassifies 0 of 12 test \
 samples (0 %); its difference from linear is not significant (McNemar’s exact test).
     >>> page = result.report("my-report")  # doctest: +SKIP

@@ -10,6 +10,7 @@ verdict              when
 LOCAL                each unit was trained by its own rule: the problem of its limit is not known
 INSEPARABLE          nothing separates the training samples with the network's gates: proven
 SOFT                 the SVM of its gates has a finite C, so it is not the limit
+CONSTRAINED          weight decay bounded the weights in training, so it maximizes no margin
 OTHER_NORM           training is steepest descent in another norm than that of the SVM
 NO_TRAINING_SAMPLES  the training samples were not given, so there is no norm at unit margin
 NO_SVM               no SVM of the network's margin problem is among the models
@@ -58,6 +59,7 @@ class Verdict(Enum):
     LOCAL = "local"
     INSEPARABLE = "inseparable"
     SOFT = "soft"
+    CONSTRAINED = "constrained"
     OTHER_NORM = "other_norm"
     NO_TRAINING_SAMPLES = "no_training_samples"
     NO_SVM = "no_svm"
@@ -156,6 +158,8 @@ class Standing:
     geometry : str
         The norm in which training is steepest descent, such as "l2" for gradient descent and
         "linf" for Adam or sign descent.
+    constrained : bool
+        Whether weight decay bounded the weights in training, as that of AdamW.
     to_limit : str
         How to train the network to its limit; empty where there is no way.
 
@@ -181,6 +185,7 @@ class Standing:
     relaxed: bool = False
     local: bool = False
     geometry: str = "l2"
+    constrained: bool = False
     to_limit: str = WORDS["to_limit"]
 
     @property
@@ -193,6 +198,8 @@ class Standing:
             return Verdict.INSEPARABLE
         if self.soft:
             return Verdict.SOFT
+        if self.svm is not None and self.constrained:
+            return Verdict.CONSTRAINED
         if self.svm is not None and self.geometry != "l2":
             return Verdict.OTHER_NORM
         # Before NO_SVM: without training samples no model has a `MarginResult`, so that no SVM of
@@ -320,6 +327,9 @@ def _values_of_standing(facts: Standing) -> dict[str, str]:
         values["train_wrong"] = str(facts.train_wrong)
     if math.isfinite(facts.excess):
         values["excess"] = percent(facts.excess, space=" ")
+        # Beside "at most 1 %" an excess that rounds to 1 % has more digits.
+        if values["excess"] == values["close"]:
+            values["excess"] = percent(facts.excess, decimals=3, space=" ")
         # The margin of the network over the maximum margin: 1 / norm over 1 / minimum.
         values["margin_share"] = percent(1.0 / (1.0 + facts.excess), space=" ")
     if facts.wrong is not None:

@@ -12,7 +12,7 @@ column                       inputs
 ===========================  =======================================================
 the target                   none: the labels
 identifiers                  none: they are carried along
-numbers                      the number, or the median for a missing one; standardised
+numbers                      the number, or the median for a missing one; standardized
 all others                   1 for the value that stands there, 0 for each other one;
                              a missing value counts as one more value
 ===========================  =======================================================

@@ -151,6 +151,8 @@ class FittedMargin:
     geometry : str
         For a network: the norm in which its optimizer moves the parameters, "l2" where that is not
         known. The problem's optimum is the limit of training in l2 only.
+    constrained : bool
+        For a network: whether weight decay bounded its weights, so that no margin is maximized.
     failure : Solution or None
         For an SVM: the proof that the hard margin has no solution; ``solution`` itself where no
         other problem was solved.
@@ -165,6 +167,7 @@ class FittedMargin:
     intercept: float | Array | None = None
     relaxed: bool = False
     geometry: str = "l2"
+    constrained: bool = False
     failure: Solution | None = None
 
     @property

@@ -69,7 +69,7 @@ class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
 
     f(x) = sum_h z_h(x) <w_h, (x, 1)>, gates z drawn once; of all best coefficients the smallest.
     With n_units * (n_features + 1) near the number of samples and no ridge it interpolates, with
-    large coefficients: a wider network, or a ridge, generalises better there.
+    large coefficients: a wider network, or a ridge, generalizes better there.
 
     Parameters
     ----------

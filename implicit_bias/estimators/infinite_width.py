@@ -24,7 +24,7 @@ class InfiniteWidthSVC(BinaryClassifier):
 
     ::
 
-        minimise  sum_j |a_j| + C sum_n xi_n  subject to  y_n f(x_n) >= 1 - xi_n,  xi >= 0
+        minimize  sum_j |a_j| + C sum_n xi_n  subject to  y_n f(x_n) >= 1 - xi_n,  xi >= 0
 
     with f(x) = sum_j a_j phi(<w_j, x>), over all numbers of units of unit directions w_j. Finitely
     many units attain it. It is the implicit bias of gradient descent on both layers. With

@@ -296,6 +296,7 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
             local=self.training_.local,
             relaxed=network.relaxed,
             geometry=self.training_.config.limit_norm or "l2",
+            constrained=self.training_.config.constrained,
         )
 
     def history(self) -> tuple[HistoryPoint, ...]:

@@ -49,7 +49,7 @@ class MarginSVC(base.BinaryClassifier, ABC):
 
     ::
 
-        minimise  Omega(zeta) + sum_n C_n xi_n  subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0
+        minimize  Omega(zeta) + sum_n C_n xi_n  subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0
 
     with f(x) = sum_m z_m(x) <zeta_m, x> for gates z; see `MarginProblem`, also for K > 2 classes.
 
@@ -281,7 +281,7 @@ class MaxMarginSVC(MarginSVC):
 
     ::
 
-        minimise  ||w|| + C sum_n xi_n  subject to  y_n (<w, x_n> + b) >= 1 - xi_n,  xi >= 0
+        minimize  ||w|| + C sum_n xi_n  subject to  y_n (<w, x_n> + b) >= 1 - xi_n,  xi >= 0
 
     with xi = 0 at the hard margin, C = inf, the default. With K > 2 classes the margins are
     <w_{y_n} - w_k, x_n> + b_{y_n} - b_k for all other classes k.
@@ -392,7 +392,7 @@ class GatedSVC(MarginSVC):
 
     ::
 
-        minimise  sum_g ||zeta_g|| + C sum_n xi_n
+        minimize  sum_g ||zeta_g|| + C sum_n xi_n
         subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0
 
     with f(x) = sum_m z_m(x) <zeta_m, x> for gates z_m. Without a gating it is the linear SVM.
@@ -453,7 +453,7 @@ class GLNSVC(MarginSVC):
 
     ::
 
-        minimise  Omega(zeta) + C sum_n xi_n  subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0
+        minimize  Omega(zeta) + C sum_n xi_n  subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0
 
     SVM-GLN (norm="gln") has Omega = sum_h ||zeta_h||, the sum of the units' l2 norms: the implicit
     bias of the network. SVM-L2 (norm="l2") has the l2 norm over all joint contexts. With one unit
@@ -525,7 +525,7 @@ class GatedReLUSVC(MarginSVC):
 
     ::
 
-        minimise  sum_h ||zeta_h|| + C sum_n xi_n
+        minimize  sum_h ||zeta_h|| + C sum_n xi_n
         subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0
 
     with f(x) = sum_h z_h(x) <zeta_h, x> for fixed gates z_h. It is the implicit bias of a ReLU
@@ -600,7 +600,7 @@ class HiddenLayerSVC(MarginSVC):
 
     ::
 
-        minimise  ||w|| + C sum_n xi_n  subject to  y_n (<w, a(x_n)> + b) >= 1 - xi_n,  xi >= 0
+        minimize  ||w|| + C sum_n xi_n  subject to  y_n (<w, a(x_n)> + b) >= 1 - xi_n,  xi >= 0
 
     with the activations a(x) of the network.
 

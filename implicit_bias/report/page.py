@@ -58,7 +58,7 @@ WRITTEN = (
     *(f"{table}.csv" for table in TABLES),
     *(f"{table}.parquet" for table in TABLES),
 )
-# A line by which the page of a report is recognised.
+# A line by which the page of a report is recognized.
 GENERATOR = '<meta name="generator" content="implicit_bias">'
 
 

@@ -309,6 +309,8 @@ def notes_on_models(comparison: Comparison) -> list[str]:
         if model.margin is not None and model.soft_margin:
             found["soft"].append(f"{model.name} (C = {C_in_words(model.margin.C)})")
     notes = []
+    if comparison.note_on_norms:
+        notes.append(comparison.note_on_norms)
     for name, models in found.items():
         if models:
             notes.append(WORDS["notes"][name].format(models=", ".join(models)))

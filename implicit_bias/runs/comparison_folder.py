@@ -16,13 +16,14 @@ from implicit_bias.report.words import names_of
 from implicit_bias.runs.beside_svm import fit_beside_svm
 from implicit_bias.runs.configuration import (
     LIMIT,
+    LIMIT_MEANING,
     LIMIT_SUFFIX,
     MODEL_MEANINGS,
     WANTED_EXCESS,
     WANTED_STEPS,
     RunConfig,
 )
-from implicit_bias.runs.data import Data, rows_left_out
+from implicit_bias.runs.data import Data, origin_of_samples, rows_left_out
 from implicit_bias.training.history import OnProgress
 from implicit_bias.training.limit import LimitConfig
 
@@ -45,10 +46,14 @@ def free_folder(folder: Path) -> Path:
     return free_path(folder, lambda there: any((there / name).exists() for name in WRITTEN))
 
 
-def train_further(
+def train_again_to_limit(
     config: RunConfig, data: Data, on_progress: OnProgress | None = None
 ) -> dict[str, BinaryClassifier]:
-    """Continue the training of a comparison's GLN, if it has one, until it is near its SVM."""
+    """Train the GLN of a comparison, if it has one, again until it is near its SVM.
+
+    The initial weights are those of ``gd-gln``, since both are drawn from the same seed. The
+    weights that ``gd-gln`` has reached are not used.
+    """
     if "gd-gln" not in config.models:
         return {}
     alone = RunConfig(models=("gd-gln",), **config.chosen(*LIMIT))
@@ -77,6 +82,7 @@ def write_comparison(
         if name in FACTS and value is not None:
             facts[name.replace("_", " ")] = str(value)
     facts |= {
+        "split": origin_of_samples(data),
         "intercept": "none: the inputs carry a constant 1, which counts in the norm",
         **_preparation(data.table, config.missing),
         "optimizer": f"{config.optimizer}: {limit_words(config.optimizer)}",
@@ -88,7 +94,7 @@ def write_comparison(
 
     meanings = {}
     for name in models:
-        meanings[name] = MODEL_MEANINGS.get(name, "the same network after continued training")
+        meanings[name] = MODEL_MEANINGS.get(name, LIMIT_MEANING)
     page = write_report(
         folder,
         comparison,

@@ -39,9 +39,13 @@ TRAINING = ("steps", "batch_size", "learning_rate", "momentum", "optimizer")
 # Those that a training towards the limit takes.
 LIMIT = (*DATA, *ARCHITECTURE, "device")
 
-# What the name of a model ends with that was trained towards its limit, the excess that is wanted
-# there, and the most steps where no other number is asked for.
+# What the name of a model ends with that was trained towards its limit, what it is, the excess that
+# is wanted there, and the most steps where no other number is asked for.
 LIMIT_SUFFIX = "-limit"
+LIMIT_MEANING = (
+    "the same network, trained again from the same initial weights, by accelerated full-batch "
+    "descent, until near its limit"
+)
 WANTED_EXCESS = 0.01
 WANTED_STEPS = 100_000
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from implicit_bias.datasets import load
 from implicit_bias.datasets.dataset import Dataset, Split, split, standardized
+from implicit_bias.datasets.files import KNOWN
 from implicit_bias.datasets.table import Table, load_own
 from implicit_bias.runs.configuration import RunConfig
 
@@ -72,6 +73,25 @@ def load_data(config: RunConfig, default_size: int = 1000) -> Data:
         if config.standardize:
             parts = standardized(parts)
     return Data(everything, parts, table)
+
+
+def origin_of_samples(data: Data) -> str:
+    """Say how many samples train and test, and of which samples they are drawn.
+
+    Examples
+    --------
+    >>> print(origin_of_samples(load_data(RunConfig(dataset="digits"))))
+    1,000 training and 359 test samples, drawn at random from the 1,797 samples of digits
+    """
+    everything = data.everything
+    drawn = (
+        f"{len(data.parts.train):,} training and {len(data.parts.validation):,} test samples, "
+        f"drawn at random from the {len(everything):,} samples of {everything.name}"
+    )
+    # Data sets with files have a published test set, which a reader expects to be used.
+    if data.table is None and everything.name in KNOWN:
+        drawn += " in its published training set (its published test set is not used)"
+    return drawn
 
 
 def rows_left_out(table: Table) -> str:

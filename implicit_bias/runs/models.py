@@ -118,11 +118,11 @@ class ModelFactory:
         if homogeneous and name == "local-gln":
             raise ValueError("local learning has no limit of this kind: choose gd-gln, gd-relu")
         if homogeneous and config.optimizer != "sgd":
-            norm = OPTIMIZER_LIMITS[config.optimizer].norm
-            raise ValueError(
-                f"training towards the limit does not use {config.optimizer}: leave the optimizer "
-                f"out, and name the norm of its limit, {norm}"
-            )
+            limit = OPTIMIZER_LIMITS[config.optimizer]
+            cure = f"leave the optimizer out, and name the norm of its limit, {limit.norm}"
+            if limit.constrained:
+                cure = "it maximizes no margin; leave the optimizer out"
+            raise ValueError(f"training towards the limit does not use {config.optimizer}: {cure}")
         training: dict[str, Any] = {
             **config.chosen(*TRAINING, "device"),
             "random_state": config.seed,

@@ -179,12 +179,14 @@ class Solution(Start):
         # Where nothing separates, alpha is of a proof, if any, and no group is active.
         if self.status.inseparable:
             return f"Solution({ended}: {self.message})"
-        found = f"{ended}: {self.certificate.statement}"
-        return (
-            f"Solution({found}, gap {self.certificate.gap:.2g}; {len(self.support)} of "
-            f"{len(self.alpha)} samples support it, {int(self.active.sum())} of {len(self.active)} "
-            "groups are active)"
+        found = (
+            f"{ended}: {self.certificate.statement}, gap {self.certificate.gap:.2g}; "
+            f"{len(self.support)} of {len(self.alpha)} samples support it"
         )
+        # A norm without groups has one, which says nothing.
+        if len(self.active) > 1:
+            found += f", {int(self.active.sum())} of {len(self.active)} groups are active"
+        return f"Solution({found})"
 
     def _repr_html_(self) -> str:
         bounds = self.certificate
@@ -193,9 +195,10 @@ class Solution(Start):
             [bounds.objective, f"{number(bounds.lower, 9)} to {number(bounds.upper, 9)}"],
             ["relative gap", number(bounds.gap, 2)],
             ["support vectors", f"{len(self.support):,} of {len(self.alpha):,}"],
-            ["active groups", f"{int(self.active.sum()):,} of {len(self.active):,}"],
             ["solver", f"{self.stats.solver}, {self.stats.iterations} iterations"],
         ]
+        if len(self.active) > 1:
+            rows.insert(4, ["active groups", f"{int(self.active.sum()):,} of {len(self.active):,}"])
         if self.status is not Status.OPTIMAL:
             rows.append(["message", self.message])
         return html_table(["solution", ""], rows)

@@ -125,5 +125,8 @@ def solve_relaxed(
         )
         return Relaxed(solution, problem.C, none, solution, done)
     hard = solve(problem.subset(kept), *solving).among(problem.n_samples, kept)
-    done = f"left out {len(dropped)} samples that the soft margin misclassifies"
+    left_out = f"{len(dropped)} samples"
+    if len(dropped) == 1:
+        left_out = "1 sample"
+    done = f"left out {left_out} that the soft margin misclassifies"
     return Relaxed(hard, problem.C, dropped, solution, done)

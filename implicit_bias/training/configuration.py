@@ -56,11 +56,12 @@ class TrainingConfig:
     momentum : float
         Heavy-ball momentum of sgd, sign and muon, in [0, 1); Adam and AdamW keep torch's own.
     optimizer : {"sgd", "sign", "adam", "adamw", "muon"}
-        What makes a step of the gradient, see `training.optimizers`; each is biased towards the
-        maximum margin of another norm.
+        What makes a step of the gradient, see `training.optimizers`. All but adamw are biased
+        towards the maximum margin in a norm. The weight decay of adamw bounds the weights, so it
+        maximizes no margin and minimizes the loss in a box.
     loss : {"logistic", "exponential", "cross-entropy"} or MarginLoss
         Loss of a margin, of many classes that of `margins.logsumexp_margins`; the mean over the
-        batch is minimised. The cross-entropy is the logistic loss.
+        batch is minimized. The cross-entropy is the logistic loss.
     rule : {"gradient", "local"}
         What learns from the loss: the network as a whole, or each unit by itself (see
         `training.minibatch`; only networks with fixed gates).
@@ -106,7 +107,7 @@ class TrainingConfig:
         check_seed(self.seed)
         check_choice(self.rule, "rule", get_args(Rule))
         check_choice(self.optimizer, "optimizer", options.OPTIMIZER_NAMES)
-        # Muon orthogonalises a whole matrix, in which all units of a layer have their rows.
+        # Muon orthogonalizes a whole matrix, in which all units of a layer have their rows.
         if self.rule == "local" and self.optimizer == "muon":
             raise ValueError(
                 "muon's step of one unit depends on the others', so no unit learns by itself: use "
@@ -131,8 +132,16 @@ class TrainingConfig:
 
     @property
     def limit_norm(self) -> str:
-        """Norm whose margin the optimizer maximises in the limit."""
+        """Norm in which the optimizer's steps are steepest descent.
+
+        Its margin is maximized in the limit, unless the weights are ``constrained``.
+        """
         return options.OPTIMIZER_LIMITS[self.optimizer].norm
+
+    @property
+    def constrained(self) -> bool:
+        """Whether weight decay bounds the weights, so that no margin is maximized."""
+        return options.OPTIMIZER_LIMITS[self.optimizer].constrained
 
     @cached_property
     def recorded_steps(self) -> frozenset[int]:
@@ -226,9 +235,11 @@ class LimitConfig:
             return as_parameter_norm("l2")
         return as_parameter_norm(self.norm)
 
+    constrained: ClassVar[bool] = False  # there is no weight decay
+
     @property
     def limit_norm(self) -> str:
-        """Name of the norm whose margin is maximised in the limit."""
+        """Name of the norm whose margin is maximized in the limit."""
         return self.geometry.name
 
     def is_recorded(self, step: int) -> bool:
@@ -255,3 +266,4 @@ class OwnLoop:
 
     rule: ClassVar[Rule] = "gradient"
     limit_norm: ClassVar[str] = ""  # not known
+    constrained: ClassVar[bool] = False

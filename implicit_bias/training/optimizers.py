@@ -1,4 +1,4 @@
-r"""Optimizers by name; each maximises the margin of another norm (`OPTIMIZER_LIMITS`).
+r"""Optimizers by name, each of another implicit bias (`OPTIMIZER_LIMITS`).
 
 ======  ===========================================================================================
 name    step

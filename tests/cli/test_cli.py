@@ -282,6 +282,7 @@ def test_help_is_light() -> None:
         ("sweep bad.toml", 2, "unit"),
         ("sweep good.toml --backend dask", 2, "--address"),
         ("train --to-limit --optimizer sign", 2, "linf"),
+        ("train --to-limit --optimizer adamw", 2, "no margin"),
         ("train gd-relu --until-excess 0.1", 2, "gap"),
     ],
 )
@@ -365,3 +366,11 @@ def test_train_until_excess(shell: Shell) -> None:
 def test_the_limit_of_an_optimizer_is_shown(shell: Shell) -> None:
     found = shell.json(f"train gd-gln {BLOBS} --steps 20 --optimizer sign --learning-rate 0.01")
     assert found["limit_norm"] == "linf"
+    # Weight decay bounds the weights: no margin is maximized.
+    decayed = f"{BLOBS} --steps 20 --optimizer adamw"
+    assert shell.json(f"train gd-gln {decayed}")["limit_norm"] is None
+    shown = shell(f"compare {decayed} --models gd-gln,svm-gln").out
+    assert "maximizes no margin" in shown
+    assert "steepest descent" not in shown
+    page = (shell.folder / "implicit-bias-report" / "report.html").read_text("utf-8")
+    assert "adamw: maximizes no margin" in page

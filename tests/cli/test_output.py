@@ -23,3 +23,13 @@ def test_a_terminal_has_a_bar_of_the_training_and_a_pipe_has_nothing(
         assert "loss 0.25" in shown
     else:
         assert shown == ""
+
+
+def test_an_error_of_several_lines_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(output, "err", Console(file=stream, width=40))
+    with pytest.raises(SystemExit):
+        output.fail("a file is missing. Looked in\n  one/folder\n\n  another/folder\n", 1)
+    first, *others = stream.getvalue().splitlines()
+    assert first.startswith("implicit-bias: a file")
+    assert others == ["  one/folder", "  another/folder"]

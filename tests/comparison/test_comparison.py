@@ -50,7 +50,7 @@ def test_problems_and_svms_of_a_network() -> None:
 
 
 def test_a_comparison_prints_a_table_and_its_verdict() -> None:
-    table, pairs, verdict = str(compared()).split("\n\n")
+    table, pairs, _, verdict = str(compared()).split("\n\n")
     heading, *rows = table.splitlines()
     assert heading.split() == "model error 95 % interval margin norm excess".split()
     assert [row.split()[0] for row in rows] == list(fitted_models())
@@ -114,6 +114,16 @@ def test_some_of_the_training_samples_are_not_held_out() -> None:
     assert compare(svm, TRAIN.X[:3].tolist(), TRAIN.y[:3], train=train).held_out is False
     mixed = np.concatenate([TRAIN.X[:3], TEST.X[:3]])
     assert compare(svm, mixed, np.append(TRAIN.y[:3], TEST.y[:3]), train=train).held_out is True
+
+
+def test_a_note_says_which_norms_compare() -> None:
+    """None where all models with a margin have one problem."""
+    note = compared().note_on_norms
+    assert "svm, network" in note
+    assert "l2" not in note
+    assert note in str(compared())
+    alike = {name: fitted_models()[name] for name in ("svm", "network", "logistic")}
+    assert compare(alike, TEST.X, TEST.y, train=(TRAIN.X, TRAIN.y)).note_on_norms == ""
 
 
 def test_dead_units_need_an_svm_of_the_same_groups() -> None:

@@ -53,6 +53,7 @@ STANDING = Standing(
         ({"inseparable": True, "soft": "2"}, Verdict.INSEPARABLE),
         ({"soft": "2", "geometry": "linf"}, Verdict.SOFT),
         ({"geometry": "linf", "excess": 0.001}, Verdict.OTHER_NORM),
+        ({"constrained": True, "geometry": "linf"}, Verdict.CONSTRAINED),
         ({"local": True}, Verdict.LOCAL),
     ],
 )
@@ -76,6 +77,10 @@ def test_what_is_stated_of_a_network() -> None:
     assert [str(line) for line in conclude(alone).lines] == [found]
     assert "final gates" in conclude(replace(STANDING, gates_moved=True)).headline
     assert "final gates" not in found
+    # Beside "at most 1 %" stands no other excess that reads as 1 %.
+    assert "0.998 % above" in conclude(replace(STANDING, excess=0.00998)).headline
+    assert "1.003 % above" in conclude(replace(STANDING, excess=0.01003)).headline
+    assert "1.000 % above" in conclude(replace(STANDING, excess=0.01)).headline
 
 
 @pytest.mark.parametrize("facts", [STANDING, Ranking(models=["a"], best="a", count=Count(3, 9))])

@@ -71,6 +71,7 @@ def test_hard_margins_beside_soft_ones() -> None:
     notes = " ".join(models_table.notes)
     assert "fallback: no hard margin" in notes
     assert "soft (C = 0.01)" in notes
+    assert comparison.note_on_norms in models_table.notes
     alone = ib.compare({"gated": models["gated"]}, moons.X, moons.y, train=(moons.X, moons.y))
     assert notes_on_models(alone) == []
 

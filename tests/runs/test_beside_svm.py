@@ -13,6 +13,7 @@ from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.networks import GLN, Network, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.runs.beside_svm import train_beside_svm
+from implicit_bias.runs.comparison_folder import train_again_to_limit
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
 from implicit_bias.runs.models import ModelFactory
@@ -37,6 +38,16 @@ def test_a_network_of_fixed_gates_goes_to_its_svm() -> None:
     optimum = solve(network.architecture().problem(X, y)).certificate.lower
     assert known(svm).certificate.lower == pytest.approx(optimum)
     assert 0 < limit.history[-1].excess <= 0.05
+
+
+def test_the_second_training_of_a_comparison_begins_at_the_same_initial_weights() -> None:
+    config = RunConfig(dataset="blobs", train_size=40, units=3, steps=20, models=("gd-gln",))
+    data = load_data(config)
+    first = ModelFactory(config, data).fit_one("gd-gln").history()
+    again = train_again_to_limit(config, data)["gd-gln-limit"].history()
+    assert again[0].step == first[0].step == 0
+    assert again[0].min_margin == first[0].min_margin
+    assert again[0].min_margin != first[-1].min_margin
 
 
 @pytest.mark.parametrize("build", [lambda: ReLUNetwork(3, [4]), lambda: gln(4, shared=True)])
