@@ -194,7 +194,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"gates": None}, "max_margin"),
     ({"groups": np.array([0, 1])}, "shape"),
     ({"norm": GroupNorm(np.array([0, 1]))}, "other groups"),
-    ({"norm": SumOverGroups(L2(), np.array([0, 1]), axis=-1)}, "features"),
+    ({"norm": SumOverGroups(L2(), np.array([0, 1]), axis=-1)}, "per feature"),
     ({"C": 0.0}, "in .0, inf"),
     ({"C": 1e308}, "between"),
     ({"C": np.append(np.ones(5), np.inf)}, "inf for some"),
