@@ -1,12 +1,17 @@
-"""Numbers as people read them, on pages, in tables and in messages."""
+"""Numbers and lists as people read them, on pages, in tables and in messages."""
+
+from __future__ import annotations
 
 import html
 import math
 import re
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+# The command line shows its help without numpy.
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 UNKNOWN, INFINITE, NO_BREAK = "–", "∞", "\u00a0"
 
