@@ -3,7 +3,7 @@ A diagonal network converges to the max-margin solution in l1
 =============================================================
 
 Written as w = u * u - v * v, a linear predictor has another implicit bias: gradient descent on u
-and v maximises the l1 margin, whose solution is sparse, and not the l2 margin.
+and v maximizes the l1 margin, whose solution is sparse, and not the l2 margin.
 """
 
 import matplotlib.pyplot as plt

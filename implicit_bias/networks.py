@@ -60,7 +60,7 @@ Init: TypeAlias = Literal["orthogonal", "kaiming-normal"]
 
 
 class NetworkOptions(TypedDict, total=False):
-    """What all networks take: their outputs, initialisation, precision, and the weights' seed."""
+    """What all networks take: their outputs, initialization, precision, and the weights' seed."""
 
     classes: int | None
     shared: bool
@@ -87,7 +87,7 @@ class Network(nn.Module, ABC):
     readout_bias : bool
         Add a trained scalar, initially 0, to each output. The network is then not homogeneous.
     init : {"orthogonal", "kaiming-normal"}, optional
-        Initialisation of each weight matrix; the network's `default_init` where not given.
+        Initialization of each weight matrix; the network's `default_init` where not given.
     dtype : torch.float64 or torch.float32
         Precision of weights and arithmetic.
     seed : int
@@ -478,7 +478,7 @@ class GLN(Network):
     readout_bias : bool
         As in `Network`; the network is then not homogeneous.
     classes, shared, init, dtype, seed
-        As in `Network`; the default initialisation is orthogonal.
+        As in `Network`; the default initialization is orthogonal.
 
     Raises
     ------
@@ -539,7 +539,7 @@ class ReLUNetwork(Network):
     widths : sequence of int
         Units of each hidden layer.
     classes, shared, init, dtype, seed
-        As in `Network`; the default initialisation is Kaiming normal.
+        As in `Network`; the default initialization is Kaiming normal.
     """
 
     fixed_gates = False

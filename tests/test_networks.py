@@ -213,7 +213,7 @@ def test_homogeneity(network: Network) -> None:
     assert network.norm() == pytest.approx(factor * norm)
 
 
-# --- initialisation --------------------------------------------------------------------------
+# --- initialization --------------------------------------------------------------------------
 
 
 def test_the_seed_sets_the_weights_and_the_global_generator_stays() -> None:

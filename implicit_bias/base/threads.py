@@ -1,6 +1,6 @@
 """Threads by the size of what is computed: one for small matrices and short passes.
 
-Two threads factorise a small matrix hardly faster than one, and wait for each other at each of its
+Two threads factorize a small matrix hardly faster than one, and wait for each other at each of its
 blocks: beside other busy processes for milliseconds each time. Measured on ten classes of digits
 with a soft margin, two cores: idle .7 s with two threads and .4 s with one, beside two busy
 processes 3 to 18 s and .6 s. From an order of about 1,500 on two threads save time.

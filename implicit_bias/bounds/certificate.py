@@ -17,7 +17,7 @@ The guarantee is rigorous, rounding included: lower <= optimum <= upper for the 
 are the stored float64 values. The optimum is inf where no coefficients separate. Each bound has an
 allowance for all rounding errors on the way to it (`products`). Where the allowance would exceed
 REFINE and a hundredth of the gap, the products are evaluated again with 28 digits. Neither bound
-depends on the scale of coef or alpha, which are normalised by powers of two first.
+depends on the scale of coef or alpha, which are normalized by powers of two first.
 
 If some alpha >= 0, not 0, has V = 0, no zeta separates the data (Gordan). The lower bound is inf
 where that is proven (`gordan`), and finite where V is merely small: any separator is at

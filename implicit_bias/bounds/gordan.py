@@ -469,7 +469,7 @@ def _largest_margin(A: Array, deadline: Deadline) -> tuple[Array, float, Array] 
 
     None where HiGHS does not solve the linear program, or not in time.
     """
-    # Minimise -t over (w, t). Only t = 0 is a proof: 1 is as good as any larger t.
+    # Minimize -t over (w, t). Only t = 0 is a proof: 1 is as good as any larger t.
     n, m = A.shape
     found = scipy.optimize.linprog(
         np.append(np.zeros(m), -1.0),

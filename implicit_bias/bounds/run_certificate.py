@@ -62,13 +62,13 @@ def certify_run(
     problem : MarginProblem
         The max-margin problem to whose solution the run should converge in direction.
     model : linear layer, tensor, or array_like
-        The coefficients as they are in the run, not normalised: an object with ``weight`` and
+        The coefficients as they are in the run, not normalized: an object with ``weight`` and
         ``bias``, as a `torch.nn.Linear`; or an array of the shape of the problem's coefficients,
         or (K, D) without gates.
     intercept : array_like, optional
         The offset that goes with an array, where the problem has one; 0 by default.
     loss : {"logistic", "exponential"}
-        What the run minimises; with many classes "logistic" is cross-entropy.
+        What the run minimizes; with many classes "logistic" is cross-entropy.
     weights : array_like of shape (N,) or (N, K), optional
         The weights -dL/dq of another loss, instead of those of ``loss``.
 

@@ -139,7 +139,7 @@ def scaling_advice(problem: MarginProblem, narrow: float = 1e-3) -> str | None:
         )
     if not advice:
         return None
-    return "; ".join(advice) + " (standardise)"
+    return "; ".join(advice) + " (standardize)"
 
 
 # --- samples with equal features -----------------------------------------------------------------

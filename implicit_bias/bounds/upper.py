@@ -414,7 +414,7 @@ def offsets_of_zero(problem: MarginProblem) -> Array:
 
 
 def best_scale(norm: float, margins: Array, C: float | Array) -> float:
-    """Minimise c * norm + sum(C * max(0, 1 - c * margins)) over c >= 0, of one C or one each."""
+    """Minimize c * norm + sum(C * max(0, 1 - c * margins)) over c >= 0, of one C or one each."""
     if not np.isfinite(norm):
         return 0.0
     largest = np.max(C)
@@ -435,7 +435,7 @@ def best_scale(norm: float, margins: Array, C: float | Array) -> float:
 
 
 def golden_section(value: Callable[[float], float], right: float, steps: int = 90) -> float:
-    """Minimise a convex function on [0, right]."""
+    """Minimize a convex function on [0, right]."""
     # Each step keeps the part around the smaller of two inner values, one of which is used again.
     ratio = (math.sqrt(5.0) - 1.0) / 2.0
     left = 0.0
@@ -484,7 +484,7 @@ def _offsets_of_largest_margin(problem: MarginProblem, scores: Array) -> Array:
     smallest = np.full((n, n), np.inf)
     np.minimum.at(smallest, (rows.owners, rows.rivals), rows.margins(scores))
     label, rival = np.nonzero(np.isfinite(smallest))
-    # Minimise -t over (b, t), subject to t - b_j + b_k <= q_jk. Bounds on b make the optimum finite
+    # Minimize -t over (b, t), subject to t - b_j + b_k <= q_jk. Bounds on b make the optimum finite
     # without a constraint for some class, and are too wide to matter otherwise.
     pairs = np.arange(len(label))
     A = np.zeros((len(label), n + 1))

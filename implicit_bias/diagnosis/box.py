@@ -6,10 +6,10 @@ A step with *decoupled* weight decay lambda_p of tensor p (AdamW, Lion, Muon) is
 
 u_p the unit direction of steepest descent in the tensor's norm. That is a Frank-Wolfe step of
 
-    minimise  L(theta)   subject to   ||theta_p||_p <= r_p = s_p / lambda_p  for every tensor p,
+    minimize  L(theta)   subject to   ||theta_p||_p <= r_p = s_p / lambda_p  for every tensor p,
 
 and where it converges it is at a KKT point of this problem (Xie and Li 2024; Chen et al. 2023), not
-of a margin problem. With g the gradient of the loss that was minimised,
+of a margin problem. With g the gradient of the loss that was minimized,
 
     gap    =  sum_p  r_p ||g_p||_{p,*} + <g_p, theta_p>           the Frank-Wolfe gap,
     score  =  gap / sum_p r_p ||g_p||_{p,*},
@@ -127,7 +127,7 @@ class BoxLimit:
     decayed : float
         How far decay has acted, 1 - exp(-sum_t eta_t lambda) of all past rates eta_t, of the tensor
         of which it is least; nan, unknown, where these rates are. Momentum lengthens coupled decay;
-        that of normalised steps (Adam) depends on the gradients, and is nan. Of a scheduler that
+        that of normalized steps (Adam) depends on the gradients, and is nan. Of a scheduler that
         steps once per epoch it is right if the epochs had ``epoch_steps`` steps.
     free : dict from str to float
         Dual norm of the gradient of each tensor without decay.
@@ -279,7 +279,7 @@ def box_gap(
     optimizer : torch.optim.Optimizer, or a sequence of them
         What trains the module: norms, radii and decay are read from its parameter groups.
     loss : callable
-        ``loss(outputs, labels)``, the mean over the samples that was minimised, without decay.
+        ``loss(outputs, labels)``, the mean over the samples that was minimized, without decay.
     rates : sequence of float, LRScheduler, sequence of LRScheduler, or BoxTrace, optional
         The learning rates of the past steps, for ``decayed``. A list has those of the first
         parameter group at each optimizer step; rates of other groups are in proportion. A
@@ -411,7 +411,7 @@ def box_of(
     optimizer : object
         What trained it; None without an optimizer object that has weight decay.
     loss : object
-        What was minimised; it must be a function of outputs and targets.
+        What was minimized; it must be a function of outputs and targets.
     judged : JudgedLoss
         What `judge_loss` found of it: which targets it takes, if there is one output.
     past_decay : PastDecay, optional

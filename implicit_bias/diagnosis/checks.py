@@ -84,7 +84,7 @@ def check(
         drops = _dropout_rate(part) > 0.0
         if drops:
             dropping.append(name)
-        # Both differ between the two modes: dropout draws, and batch normalisation reads its batch.
+        # Both differ between the two modes: dropout draws, and batch normalization reads its batch.
         if modes.get(part, False) and (drops or isinstance(part, _BatchNorm)):
             training.append(name)
     if training:

@@ -120,12 +120,12 @@ def diagnose(
         spectral for Muon (see `implicit_bias.norms.tensors`), or a norm for each part, {"last":
         "linf", "": "spectral"}. By default that of the optimizer, and l2 without one.
     loss : str, MarginLoss or callable, optional
-        What was minimised, as a function of outputs and targets: a torch loss, say, or the
+        What was minimized, as a function of outputs and targets: a torch loss, say, or the
         logarithm of one. It is only checked to be one whose training has such a limit; a warning
         names what is against it: no exponential tail, a tail in another margin than the smallest
         over the rivals, or a finite minimiser.
     optimizer : torch.optim.Optimizer, its class or its name, or several optimizers, optional
-        What minimised it. Of an optimizer object norm and weights of each tensor are read from the
+        What minimized it. Of an optimizer object norm and weights of each tensor are read from the
         parameter groups (`implicit_bias.modules.optimizers`): Muon on matrices beside Adam on the
         rest has one norm, for example. It is checked to have the limit norm asked for, to have all
         parameters, no weight decay, and no epsilon above the gradients. With weight decay, and a
@@ -158,7 +158,7 @@ def diagnose(
     Raises
     ------
     HomogeneityError
-        The module is not homogeneous: biases, normalisation layers, softmax attention, skip
+        The module is not homogeneous: biases, normalization layers, softmax attention, skip
         connections or contexts of different degrees. The message names the part and its type, and
         a cure. Known layers are found by name on the first samples, before all are evaluated. With
         ``leading``: there is no such limit, it jumps (softmax of trained scores, a sigmoid), or

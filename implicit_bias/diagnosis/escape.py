@@ -157,7 +157,7 @@ class EscapeSearch:
 
         With the gates of w held fixed |u| is convex in w. Each step takes the point of the
         sphere at which the linear function that touches |u| at w is largest: its gradient,
-        normalised.
+        normalized.
         """
         generator = torch.Generator().manual_seed(0)
         random = torch.randn(self.random_starts, X.shape[1], generator=generator, dtype=X.dtype)

@@ -255,7 +255,7 @@ def draw_box_trace(frame: pd.DataFrame) -> Figure:
 
 
 def draw_margin_trace(frame: pd.DataFrame) -> Figure:
-    """Draw normalised margins with bounds on their maximum, and alignments.
+    """Draw normalized margins with bounds on their maximum, and alignments.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ def draw_margin_trace(frame: pd.DataFrame) -> Figure:
             left.plot(
                 steps, frame["best_upper"], color=style.COLOURS[1], label="least bound so far"
             )
-        left.set(xlabel="steps", ylabel="normalised margin", title="The maximum margin")
+        left.set(xlabel="steps", ylabel="normalized margin", title="The maximum margin")
         left.legend(loc="best")
         right.plot(steps, frame["alignment"], color=style.COLOURS[0])
         right.axhline(1.0, color=style.GREY, linestyle=":")

@@ -22,13 +22,13 @@ layer                  z_h(x) x'>
 
     ||W||_(p/L) <= prod_l ||W_l||_p <= m^L,   m a mean, or the maximum, of the ||W_l||_p,
 
-for every factorisation W = W_L ... W_1, and the singular value decomposition W = U S V' attains it:
+for every factorization W = W_L ... W_1, and the singular value decomposition W = U S V' attains it:
 W_1 = S^(1/L) V', W_l = S^(1/L), W_L = U S^(1/L), if all inner widths are at least the rank of W. So
-the smallest m^L over the factorisations of W is ||W||_(p/L), whose p is 2 in l2, 1 in nuclear and
+the smallest m^L over the factorizations of W is ||W||_(p/L), whose p is 2 in l2, 1 in nuclear and
 infinite in spectral norm; scales of the layers multiply it by a constant. With fewer hidden
 units it is a lower bound still.
 
-A module is recognised by what it computes alone: its outputs on the samples are compared with the
+A module is recognized by what it computes alone: its outputs on the samples are compared with the
 family's predictor, at random parameters. Nothing is concluded from the names of its layers.
 
 Source: Gunasekar, Lee, Soudry, Srebro (2018), "Implicit bias of gradient descent on linear
@@ -72,9 +72,9 @@ class FunctionSpace:
     Attributes
     ----------
     family : str
-        What the module was recognised as.
+        What the module was recognized as.
     norm : str
-        The norm of the predictor that its training minimises in the limit.
+        The norm of the predictor that its training minimizes in the limit.
     value : float
         That norm at unit margin; nan where it is not convex.
     certificate : Certificate or None
@@ -351,7 +351,7 @@ def in_function_space(
     max_seconds: float | None = None,
     known: FunctionSpace | None = None,
 ) -> FunctionSpace | None:
-    """Compare the predictor with the optimum of its norm, where the module is recognised.
+    """Compare the predictor with the optimum of its norm, where the module is recognized.
 
     Parameters
     ----------
@@ -395,7 +395,7 @@ def in_function_space(
 def predictor_of(function: Margins) -> Array | None:
     """Coefficients of the predictor of a module, as one vector, in the order of `Solution.coef`.
 
-    None of modules that are not recognised.
+    None of modules that are not recognized.
     """
     if is_gated(function.module):
         network = function.module
@@ -457,7 +457,7 @@ def two_layer_relu(program: TangentProgram) -> tuple[Tensor, Tensor] | None:
 
 
 def _linear_predictor(at: Point) -> Formulation | None:
-    """Recognise a predictor that is linear in x, and formulate the problem of its norm."""
+    """Recognize a predictor that is linear in x, and formulate the problem of its norm."""
     recognised = _recognised(at)
     if recognised is None:
         return None

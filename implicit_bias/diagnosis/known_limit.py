@@ -4,7 +4,7 @@ r"""The angle between a module and a limit that is known: of its parameters, or 
     cos = <beta, beta_*> / (||beta|| ||beta_*||)          of a predictor <beta, phi(x)>
 
 The predictor of linear, deep linear, diagonal and gated networks is what `function_space`
-recognises; its limit is a `Solution` of the margin problem.
+recognizes; its limit is a `Solution` of the margin problem.
 
 Source: Soudry et al. (2018) for the angle as the measure of convergence in direction.
 """
@@ -58,7 +58,7 @@ class KnownLimit:
             own = predictor_of(subject.function)
             if own is None:
                 raise ValueError(
-                    "limit is a Solution, but the module is not recognised as a linear, deep "
+                    "limit is a Solution, but the module is not recognized as a linear, deep "
                     "linear, diagonal or gated network: pass the parameters of the limit"
                 )
         else:

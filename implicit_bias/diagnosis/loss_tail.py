@@ -1,9 +1,9 @@
-r"""Whether a function of outputs and targets is a loss whose training maximises the margin.
+r"""Whether a function of outputs and targets is a loss whose training maximizes the margin.
 
 Its training converges in direction to a KKT point of the max-margin problem if along each ray of
 outputs on which the smallest margin q = min_k (s_y - s_k) (or y s with one output) grows,
 
-(1)  l falls as q grows, to its infimum: no finite outputs minimise it;
+(1)  l falls as q grows, to its infimum: no finite outputs minimize it;
 (2)  f'(q) q grows without bound, l = inf l + exp(-f(q)): the tail is exponential in q, as
      exp(-c q) of any rate c > 0 is, or exp(-q^2), and (1 + q)^-p is not;
 (3)  f' is the same function of q on each ray and for each label.
@@ -153,7 +153,7 @@ class JudgedLoss:
     Attributes
     ----------
     refusal : Code or None
-        Why it does not maximise the margin, or that this was not checked; None where it does.
+        Why it does not maximize the margin, or that this was not checked; None where it does.
     logarithm : bool
         Whether the function is the logarithm of a loss: negative where that is small.
     low_label : float
@@ -169,7 +169,7 @@ class JudgedLoss:
 
 
 def judge_loss(loss: object, classes: int | None) -> JudgedLoss:
-    """Find whether training on a loss maximises the margin.
+    """Find whether training on a loss maximizes the margin.
 
     Parameters
     ----------
@@ -267,7 +267,7 @@ class TailTest:
     loss_rounding: float = 1e-9
 
     def judge(self, loss: Loss, classes: int | None) -> JudgedLoss:
-        """Find whether training on a loss maximises the margin.
+        """Find whether training on a loss maximizes the margin.
 
         Parameters
         ----------

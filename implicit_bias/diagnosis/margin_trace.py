@@ -81,7 +81,7 @@ class MarginTrace:
     norm : norm, optimizer, or sequence of optimizers
         Of the steepest descent, as in `diagnose`; of optimizers it is read from them.
     loss : callable
-        ``loss(outputs, labels)`` that is minimised, a function of the margins of each sample that
+        ``loss(outputs, labels)`` that is minimized, a function of the margins of each sample that
         falls in each of them; by default cross-entropy, and of one output the logistic loss.
     average : float
         beta of the sum of gradients, m <- beta m + grad L, in [0, 1). An epoch of B batches is

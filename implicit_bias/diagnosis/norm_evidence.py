@@ -1,4 +1,4 @@
-r"""By which numbers a norm is named whose margin a training maximised, or why none is.
+r"""By which numbers a norm is named whose margin a training maximized, or why none is.
 
 theta is the module at unit margin, L its degree. In each norm a
 
@@ -180,7 +180,7 @@ class NormTable:
     degree: float
 
     def conclude(self) -> Conclusion:
-        """Name the norm whose margin was maximised, or say why none can be named."""
+        """Name the norm whose margin was maximized, or say why none can be named."""
         # Rule 1: near 0 by the upper bound, and clearly below all others by their lower ones.
         nearest = min(self.rows, key=lambda row: row.gap.upper)
         gap = nearest.gap.upper

@@ -76,7 +76,7 @@ class Recorder:
         margin problem. The table has a column ``cosine`` then.
     function_space : bool
         Whether to compare the predictor with the certified maximum margin in its own norm, of
-        modules that `Diagnosis.function_space` recognises, for theta in the first of the norms. The
+        modules that `Diagnosis.function_space` recognizes, for theta in the first of the norms. The
         problem is solved once. The table has a column ``margin_error`` then.
 
     Attributes
@@ -318,7 +318,7 @@ class Recorder:
         misclassified. Beside ``gap_l2`` there are ``epsilon`` and ``delta``, of Lyu and Li's
         (epsilon, delta)-approximate KKT points at unit margin. With ``limit`` there is
         ``cosine``, and with ``function_space`` ``margin_error``, 1 - margin / maximum margin of the
-        predictor, nan of modules that are not recognised. Where the outputs are not finite all but
+        predictor, nan of modules that are not recognized. Where the outputs are not finite all but
         the step is nan.
         """
         import pandas as pd

@@ -90,7 +90,7 @@ class Diagnosis:
     escape : Escape or None
         One more unit of a two-layer ReLU network; None for others, and where no KKT point is near.
     function_space : FunctionSpace or None
-        The predictor beside the optimum of its own norm, where the module is recognised.
+        The predictor beside the optimum of its own norm, where the module is recognized.
     box : BoxLimit or None
         Where the weights are in the limit with weight decay, of optimizer objects that have it and
         a ``loss`` that is a function of outputs and targets; None without.

@@ -4,7 +4,7 @@
 finding                          what the training converges to instead
 ===============================  ==================================================================
 a loss without exponential tail  no limit in direction, or another one (`loss_tail`)
-weight decay                     a KKT point of the loss over a ball, or of the penalised loss
+weight decay                     a KKT point of the loss over a ball, or of the penalized loss
                                  (`box`)
 an unknown or another norm       a KKT point in that norm
 a gradient that underflows       none: the gradient is 0, or its direction is rounding errors
@@ -145,7 +145,7 @@ def of_training(
     optimizer : torch.optim.Optimizer, its class, its name, a sequence of optimizers, or None
         What trained the module.
     loss : str, MarginLoss, callable or None
-        What was minimised; None is cross-entropy of many classes, the logistic loss of two.
+        What was minimized; None is cross-entropy of many classes, the logistic loss of two.
     judged : JudgedLoss
         What `judge_loss` found of it.
     box : BoxLimit or None

@@ -1,6 +1,6 @@
-r"""In which norm did a training maximise the margin, by what can be compared across norms.
+r"""In which norm did a training maximize the margin, by what can be compared across norms.
 
-A table has a row for each norm: bounds on the KKT gap, the normalised margin, and both of reference
+A table has a row for each norm: bounds on the KKT gap, the normalized margin, and both of reference
 trainings if there are any. What follows from these numbers is in `norm_evidence`.
 
 Where the margins are linear in all parameters, sqrt(1 - gap) is the margin over the maximum.
@@ -47,7 +47,7 @@ class WhichNorm:
     rows : tuple of NormRow
         A row a norm.
     best : str or None
-        The norm whose margin the training maximised, or preferred to the others; None where that
+        The norm whose margin the training maximized, or preferred to the others; None where that
         does not follow.
     evidence : {"limit", "margin and gap", "margin", "none"}
         The rule of `norm_evidence` that names it. "limit": its gap is near 0, and that of no other
@@ -131,7 +131,7 @@ def which_norm(
     max_seconds: float | None = None,
     leading: bool = False,
 ) -> WhichNorm:
-    """Name the norm in which a training maximised the margin, if the numbers name one.
+    """Name the norm in which a training maximized the margin, if the numbers name one.
 
     Raw gaps of different norms do not compare, except near 0 (see the page "Reading gaps across
     norms"). What does is put in a table: bounds on the KKT gap, and beside it the same of a
@@ -149,7 +149,7 @@ def which_norm(
     optimizer : torch.optim.Optimizer, its class or its name, or several optimizers, optional
         What trained it: its own norm joins the table.
     loss : str, MarginLoss or callable, optional
-        What was minimised, as in `diagnose`.
+        What was minimized, as in `diagnose`.
     reference : nn.Module or state dict, or a list or tuple of them, optional
         The same architecture, trained otherwise: a ``copy.deepcopy`` of the module from before its
         training, by plain gradient descent, stopped at the same smallest margin, or a state

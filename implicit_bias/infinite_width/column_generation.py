@@ -3,9 +3,9 @@ r"""Maximum margin of infinitely wide two-layer networks, with a certificate.
 Gradient descent on both layers of an infinitely wide ReLU network, with the logistic loss, is
 implicitly biased towards the maximum margin under the variation norm (Chizat and Bach 2020).
 
-Primal  minimise  ||nu|| + C sum_n xi_n          (C = inf: xi = 0, the hard margin)
+Primal  minimize  ||nu|| + C sum_n xi_n          (C = inf: xi = 0, the hard margin)
         subject to  y_n int sigma(<w, x_n>) dnu(w) >= 1 - xi_n,  ||w|| = 1
-Dual    maximise  sum_n alpha_n
+Dual    maximize  sum_n alpha_n
         subject to  0 <= alpha_n <= C,  max_{||w|| = 1} |h(w)| <= 1
         with h(w) = sum_n alpha_n y_n sigma(<w, x_n>)
 
@@ -558,7 +558,7 @@ def raise_lower_bound(best: Bounds, rounds: int = 20) -> None:
     """Improve the lower bound of an inexact oracle: dual variables that are best for it.
 
     The problem's dual variables are made for the true max ||h||. The bound of max ||h|| is a convex
-    function of alpha, too, and cutting planes minimise it: f(alpha) = sum_p alpha_p q_p does not
+    function of alpha, too, and cutting planes minimize it: f(alpha) = sum_p alpha_p q_p does not
     exceed 1 where q are the margins of a network of norm 1, or of a unit of the relaxation.
     """
     problem = best.problem
@@ -582,7 +582,7 @@ def raise_lower_bound(best: Bounds, rounds: int = 20) -> None:
             largest, outputs = _relaxed(problem, trial)
             cuts += [rows.margins(of_unit) for of_unit in outputs]
             best.improve_lower(trial, largest)
-        # maximise sum(alpha) subject to all cuts so far, and to C
+        # maximize sum(alpha) subject to all cuts so far, and to C
         found = scipy.optimize.linprog(
             -np.ones(len(rows)),
             A_ub=sp.vstack([np.array(cuts) / problem.scale, losses]),
@@ -737,13 +737,13 @@ def _solve_linear_program(
     columns = problem.y[:, None] * np.column_stack([outputs[:, positive], -outputs[:, negative]])
     n, width = columns.shape
     if hard:
-        # maximise m over weights >= 0 and m, subject to margins >= m and sum(weights) <= 1
+        # maximize m over weights >= 0 and m, subject to margins >= m and sum(weights) <= 1
         cost = np.append(np.zeros(width), -1.0)
         norm_row = np.append(np.ones(width), 0.0)
         A = np.vstack([np.column_stack([-columns, np.ones(n)]), norm_row])
         limits = np.append(np.zeros(n), 1.0)
     else:
-        # minimise sum(weights) + C sum(xi) over both >= 0, subject to margins >= 1 - xi
+        # minimize sum(weights) + C sum(xi) over both >= 0, subject to margins >= 1 - xi
         cost = np.append(np.ones(width), np.full(n, problem.C * problem.scale))
         A = np.column_stack([-columns, -np.eye(n)])
         limits = -np.ones(n)

@@ -1,7 +1,7 @@
 r"""The margin problem of infinitely wide two-layer networks, its bounds and its separability.
 
 Primal, dual and symbols: see `column_generation`. Here is what needs no solver: the
-function h of dual variables as one that `arrangement` maximises, the value of any network and of
+function h of dual variables as one that `arrangement` maximizes, the value of any network and of
 any dual variables as bounds on the optimum, and Gordan's alternative. Labels, margins and dual
 variables are those of a `MarginProblem`: coef (J,) and alpha (N,) with two classes, (J, K) and
 (N, K) with more.
@@ -87,7 +87,7 @@ class InfiniteWidthProblem:
         if not 1e-100 <= sizes.min() <= sizes.max() <= min(1e100, 1e9 * sizes.min()):
             raise ValueError(
                 f"norms of the inputs lie between {sizes.min():.3g} and {sizes.max():.3g}, too far "
-                "apart or from 1 for float64: standardise the features, or append a constant 1"
+                "apart or from 1 for float64: standardize the features, or append a constant 1"
             )
         object.__setattr__(self, "C", check_C(self.C))
         if np.shape(self.activation) != (2,):

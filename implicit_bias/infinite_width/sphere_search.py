@@ -10,7 +10,7 @@ above  with one output, h(w) = <c, w> + sum_l q_l |<u_l, w>|, a relaxation: w w'
        F(W, w) = <c, w> + sum_{q > 0} q sqrt(u' W u) - sum_{q < 0} |q| ||W u||
        is concave, and its maximum is at least that of h.
 
-F is maximised by Frank-Wolfe steps. Its linearisation at any W, with d = sqrt(u' W u) and
+F is maximized by Frank-Wolfe steps. Its linearization at any W, with d = sqrt(u' W u) and
 v = W u / ||W u||, is an upper bound, and stays one for other d > 0 and ||v|| <= 1:
        F <= <c, w> + <M, W> + const,    const = sum_{q > 0} q d / 2,
        M = sum_{q > 0} q/(2 d) u u' - sum_{q < 0} |q| (u v' + v u') / 2,
@@ -85,7 +85,7 @@ def main_axes(function: Kinked) -> Array:
 
 
 def relax(function: Kinked, rounds: int = 60) -> Relaxed:
-    """Maximise the relaxation of h, of one output, over the sphere; without its slack."""
+    """Maximize the relaxation of h, of one output, over the sphere; without its slack."""
     q = np.abs(function.kinks[:, 0])
     c = function.offset[0]
     rising = function.kinks[:, 0] > 0

@@ -1,7 +1,7 @@
 r"""Which equations are independent, which follow from others, and which contradict them.
 
 Rows are scaled by powers of two to norms between 1/2 and 1, so that no sample counts for its size.
-A factorisation with pivots, A' P = Q [R_1 R_2], finds independent rows I. Each other row a_j is, up
+A factorization with pivots, A' P = Q [R_1 R_2], finds independent rows I. Each other row a_j is, up
 to rounding, the combination c' A_I with R_1 c = (R_2)_j. Where few c are not 0, the features are
 taken as integers times powers of two, and a null vector x of these few rows tells exactly:
 
@@ -100,7 +100,7 @@ class RightInverse:
 
     @classmethod
     def of(cls, A: Array) -> RightInverse:
-        """Return that of a factorisation A' = Q R: B = Q R^-T."""
+        """Return that of a factorization A' = Q R: B = Q R^-T."""
         Q, R = scipy.linalg.qr(A.T, mode="economic", check_finite=False)
         # A B = R' Q' Q R^-T = I.
         return cls(A, scipy.linalg.solve_triangular(R, Q.T, check_finite=False).T)

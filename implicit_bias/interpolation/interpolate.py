@@ -1,6 +1,6 @@
 r"""Minimum-norm interpolation, certified: where training with a squared loss converges to.
 
-        minimise Omega(zeta)   subject to   f(x_n) = y_n for all n
+        minimize Omega(zeta)   subject to   f(x_n) = y_n for all n
 
 Gradient descent from zero on the squared loss of a model that is linear in its parameters converges
 to the l2 solution, and mirror descent to the point nearest to its start in the divergence of its
@@ -224,7 +224,7 @@ def min_norm(
 ) -> Interpolant:
     r"""Interpolate values with coefficients of minimum norm, with a certificate.
 
-    Minimise Omega(zeta) subject to sum_m z_m(x_n) <zeta_m, x_n> + b = y_n for all n.
+    Minimize Omega(zeta) subject to sum_m z_m(x_n) <zeta_m, x_n> + b = y_n for all n.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 r"""How each norm is solved: in closed form, or by Clarabel through CVXPY.
 
-        minimise Omega(zeta)   subject to   A zeta_k = y_k for all outputs k
+        minimize Omega(zeta)   subject to   A zeta_k = y_k for all outputs k
 
 The equations of a problem, rows Phi and values Y, are replaced by these, whose rows are
 orthonormal. An unpenalized intercept is eliminated first: with d its column in the rows and H an

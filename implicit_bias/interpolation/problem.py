@@ -1,7 +1,7 @@
 r"""The interpolation problem: features, values and a norm.
 
-Primal  minimise  Omega(zeta)      subject to  <zeta_k, phi(x_n)> + b_k = y_nk for all n and k
-Dual    maximise  <alpha, Y>       subject to  Omega_*(V(alpha)) <= 1,  sum_n alpha_n = 0
+Primal  minimize  Omega(zeta)      subject to  <zeta_k, phi(x_n)> + b_k = y_nk for all n and k
+Dual    maximize  <alpha, Y>       subject to  Omega_*(V(alpha)) <= 1,  sum_n alpha_n = 0
         V(alpha) = sum_n alpha_n (x) phi(x_n),     phi(x) = z(x) (x) x,      alpha free in sign
 
 The offset b and the last equation belong to problems with an intercept; without, b = 0.

@@ -54,7 +54,7 @@ def unit_rows(X: ArrayLike, name: str = "X", tolerance: float = UNIT) -> Array:
     if len(X) and off.max() > tolerance:
         raise ValueError(
             f"row {int(off.argmax())} of {name} has length {norms[off.argmax()]:.6g}, not 1: pass "
-            f"normalise({name}), with rows of norm 1"
+            f"normalize({name}), with rows of norm 1"
         )
     return X
 
@@ -218,7 +218,7 @@ class Dual:
 
 
 def hermite_coefficients(function: Callable[[Tensor], Tensor], n_terms: int) -> Array:
-    """Expand a function that is smooth but at 0 in normalised Hermite polynomials.
+    """Expand a function that is smooth but at 0 in normalized Hermite polynomials.
 
     Returns
     -------
@@ -236,7 +236,7 @@ def hermite_coefficients(function: Callable[[Tensor], Tensor], n_terms: int) -> 
     coefficients = np.empty(n_terms)
     for k in range(n_terms):
         coefficients[k] = integrand @ current
-        # sqrt(k + 1) h_(k+1) = u h_k - sqrt(k) h_(k-1), of the normalised polynomials h_k.
+        # sqrt(k + 1) h_(k+1) = u h_k - sqrt(k) h_(k-1), of the normalized polynomials h_k.
         following = (u * current - math.sqrt(k) * previous) / math.sqrt(k + 1)
         previous = current
         current = following

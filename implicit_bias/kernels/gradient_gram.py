@@ -32,7 +32,7 @@ G                 (n, n)    Gram matrix of the gradients in W
 H                 (n, n)    Gram matrix of the gradients in the readouts
 rho, theta                  correlation of u and v, and their angle arccos(rho)
 kappa                       dual of phi' (`Dual`)
-c                 (K,)      coefficients of phi' in the normalised Hermite polynomials
+c                 (K,)      coefficients of phi' in the normalized Hermite polynomials
 ================  ========  =====================================================================
 
 What [P] proves of G is in `benchmarks/panigrahi2020`.
@@ -142,7 +142,7 @@ class Activation:
 
     @cached_property
     def correlation_map(self) -> dual_kernels.Dual:
-        """The map of a normalised hidden layer: Cov(phi(u), phi(v)) / Var(phi(u)) of rho."""
+        """The map of a normalized hidden layer: Cov(phi(u), phi(v)) / Var(phi(u)) of rho."""
         return dual_kernels.Dual(self.covariance.series / float(self.covariance(1.0)))
 
     @property
@@ -355,7 +355,7 @@ def infinite_gram(
     Parameters
     ----------
     X : array_like of shape (n, d)
-        Unit vectors (`normalise`).
+        Unit vectors (`normalize`).
     activation : Activation
         phi, smooth but at 0.
     readouts : array_like of shape () or (C, C)

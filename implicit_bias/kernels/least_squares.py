@@ -4,7 +4,7 @@ r"""Least squares on gated features, in closed form.
 
 is linear in the coefficients, so the problem
 
-    minimise  1/m sum_n (y_n - f(x_n))^2 + ridge / m ||W||^2    (ridge 0: the smallest ||W||)
+    minimize  1/m sum_n (y_n - f(x_n))^2 + ridge / m ||W||^2    (ridge 0: the smallest ||W||)
 
 has a closed form: by the masked Gram matrix K that also stands behind the margin problem, where
 there are more features than samples, and by that of the features otherwise.

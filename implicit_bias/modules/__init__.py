@@ -22,7 +22,7 @@ steps.py               how an optimizer moves each tensor, and its weight decay
 optimizers.py          the norm of optimizers, from their parameter groups
 past_rates.py          how far weight decay has acted, by the rates of the past steps
 single_samples.py      the norm of Adam with one sample at a time
-fold.py                batch normalisation, folded into the layer before it
+fold.py                batch normalization, folded into the layer before it
 stationarity.py        how far a network is from a KKT point in l2; certificates of networks
 =====================  =======================================================================
 """

@@ -1,19 +1,19 @@
-r"""Batch normalisation: with fixed statistics, folded into the layer before it; or as trained.
+r"""Batch normalization: with fixed statistics, folded into the layer before it; or as trained.
 
-In evaluation a layer W x + b and the batch normalisation behind it are one affine map,
+In evaluation a layer W x + b and the batch normalization behind it are one affine map,
 
     gamma (W x + b - mean) / sqrt(var + eps) + beta  =  W' x + b',
     W' = diag(gamma / sqrt(var + eps)) W,    b' = gamma (b - mean) / sqrt(var + eps) + beta.
 
-Batch normalisation makes the weights before it invariant to their scale, so a module that has it is
+Batch normalization makes the weights before it invariant to their scale, so a module that has it is
 not homogeneous in them. The folded one is a network of layers alone: what gradient descent would
 find from there on is a margin problem (of the leading-order part, as b' is not 0).
 
 Trained on all samples in one batch, mean and variance are those of the data, and functions of the
 parameters: f(x; theta, mean(theta), var(theta)). But for eps this is invariant to the scale of W,
-and homogeneous in gamma, beta and the layers behind the last normalisation. `full_batch` makes a
+and homogeneous in gamma, beta and the layers behind the last normalization. `full_batch` makes a
 module of it. W has degree 0 in it, so that theorems on KKT points of homogeneous networks do not
-cover its limit; for a linear predictor behind batch normalisation Cao et al. (2023) show that
+cover its limit; for a linear predictor behind batch normalization Cao et al. (2023) show that
 gradient descent converges to equal margins.
 
 Sources: Ioffe and Szegedy (2015), section 3.1, for the map of a trained network. For the
@@ -48,11 +48,11 @@ Layer: TypeAlias = nn.Linear | Convolution
 
 
 class FoldError(ValueError):
-    """A module whose batch normalisation cannot be folded."""
+    """A module whose batch normalization cannot be folded."""
 
 
 def fold(module: nn.Module) -> nn.Module:
-    r"""Return a copy of a module whose batch normalisation is part of the layers before it.
+    r"""Return a copy of a module whose batch normalization is part of the layers before it.
 
     .. math:: W' = \operatorname{diag}\bigl(\gamma / \sqrt{v + \varepsilon}\bigr) W, \qquad
         b' = \gamma (b - \mu) / \sqrt{v + \varepsilon} + \beta
@@ -65,16 +65,16 @@ def fold(module: nn.Module) -> nn.Module:
     Returns
     -------
     nn.Module
-        Of the same class, with the same names of layers; each batch normalisation is an
+        Of the same class, with the same names of layers; each batch normalization is an
         ``nn.Identity``. Its parameters are new ones: pass a norm to `diagnose`, not the optimizer
         of the module. Those of a folded layer, its bias too, require a gradient if any parameter
-        of the layer or of its normalisation does.
+        of the layer or of its normalization does.
 
     Raises
     ------
     FoldError
-        No batch normalisation; training mode, or one without running statistics; one that does not
-        follow a linear layer or convolution of its own; a layer with a parametrisation.
+        No batch normalization; training mode, or one without running statistics; one that does not
+        follow a linear layer or convolution of its own; a layer with a parametrization.
 
     Notes
     -----
@@ -96,13 +96,13 @@ def fold(module: nn.Module) -> nn.Module:
     """
     norms = {name: part for name, part in module.named_modules() if isinstance(part, BatchNorm)}
     if not norms:
-        raise FoldError("the module has no batch normalisation: there is nothing to fold")
+        raise FoldError("the module has no batch normalization: there is nothing to fold")
     layers = _layers_before(module)
     folded = copy.deepcopy(module)
     for name, norm in norms.items():
         if norm.training or norm.running_mean is None:
             raise FoldError(
-                f"{name!r} normalises by the statistics of each batch: call module.eval(), on a "
+                f"{name!r} normalizes by the statistics of each batch: call module.eval(), on a "
                 "module with running statistics (track_running_stats=True)"
             )
         if name not in layers:
@@ -126,7 +126,7 @@ def fold(module: nn.Module) -> nn.Module:
 
 
 def _layers_before(module: nn.Module) -> dict[str, tuple[str, Layer]]:
-    """Return name and layer before each batch normalisation that can be folded into it."""
+    """Return name and layer before each batch normalization that can be folded into it."""
     graph = fx.Tracer().trace(module)
     calls = Counter(str(node.target) for node in graph.nodes if node.op == "call_module")
     found = {}
@@ -140,7 +140,7 @@ def _layers_before(module: nn.Module) -> dict[str, tuple[str, Layer]]:
             continue
         name_before = str(before.target)
         layer = module.get_submodule(name_before)
-        # Folding changes the layer's output everywhere. So nothing but this normalisation may see
+        # Folding changes the layer's output everywhere. So nothing but this normalization may see
         # it: the layer is called once, and its output has one user.
         called_once = calls[name] == 1 and calls[name_before] == 1
         if isinstance(layer, Layer) and called_once and len(before.users) == 1:
@@ -149,7 +149,7 @@ def _layers_before(module: nn.Module) -> dict[str, tuple[str, Layer]]:
 
 
 def _with_scale(norm: BatchNorm) -> BatchNorm:
-    """Return a normalisation with gamma = 1 and beta = 0 if it has none, as torch needs it."""
+    """Return a normalization with gamma = 1 and beta = 0 if it has none, as torch needs it."""
     if norm.affine:
         return norm
     variance = norm.running_var
@@ -164,7 +164,7 @@ def _check_plain(name: str, part: nn.Module) -> None:
     """Refuse a part whose weights are computed from others."""
     if is_parametrized(part):
         raise FoldError(
-            f"the weights of {name!r} are computed by a parametrisation: take it off with "
+            f"the weights of {name!r} are computed by a parametrization: take it off with "
             "torch.nn.utils.parametrize.remove_parametrizations first"
         )
 
@@ -181,19 +181,19 @@ def full_batch(
     module: nn.Module,
     inputs: tuple[Tensor | ArrayLike, ...] | Tensor | ArrayLike | Iterable[Any],
 ) -> nn.Module:
-    r"""Return a module whose batch normalisation has the statistics of all samples.
+    r"""Return a module whose batch normalization has the statistics of all samples.
 
     .. math:: n(h) = \gamma\, \frac{h - \mu(\theta)}{\sqrt{v(\theta)}} + \beta, \qquad
         \mu(\theta),\, v(\theta) \text{ over the activations of all given inputs}
 
     It is the function that is trained where each batch is the whole data, of one sample at a time,
     and its gradients are those through the statistics, too. There is no eps, which is negligible
-    where weights are large: what is in front of a normalisation is exactly scale-invariant.
+    where weights are large: what is in front of a normalization is exactly scale-invariant.
 
     Parameters
     ----------
     module : nn.Module
-        With batch normalisation; it is not changed.
+        With batch normalization; it is not changed.
     inputs : Tensor, array_like, tuple of them, or a DataLoader
         All training samples (N, ...); the labels of a loader are left out.
 
@@ -206,7 +206,7 @@ def full_batch(
     Raises
     ------
     FoldError
-        No batch normalisation, or one whose weights are computed by a parametrisation.
+        No batch normalization, or one whose weights are computed by a parametrization.
     ValueError
         Inputs that do not fit, or of fewer than 2 samples.
 
@@ -214,7 +214,7 @@ def full_batch(
     -----
     Each pass is a pass through all samples as well, and so is the gradient of each margin, so this
     is meant for modules and data of which a pass takes milliseconds. A channel that is constant on
-    the data is normalised to beta. A bias in front of a normalisation changes nothing, but counts
+    the data is normalized to beta. A bias in front of a normalization changes nothing, but counts
     in the norm of the parameters: leave it out (bias=False).
 
     Arora, Li and Lyu (2019), section 2, for the scale-invariance.
@@ -235,7 +235,7 @@ def full_batch(
     module = as_module(module)
     norms = {name: part for name, part in module.named_modules() if isinstance(part, _BatchNorm)}
     if not norms:
-        raise FoldError("the module has no batch normalisation: diagnose takes it as it is")
+        raise FoldError("the module has no batch normalization: diagnose takes it as it is")
     if isinstance(inputs, DataLoader):
         inputs = collected(inputs, None).inputs
     arguments = as_arguments(inputs, module)
@@ -257,15 +257,15 @@ def full_batch(
 
 
 class _Pass(Enum):
-    """What the normalisations do in a pass."""
+    """What the normalizations do in a pass."""
 
-    OF_DATA = auto()  # measure statistics, and normalise by them
+    OF_DATA = auto()  # measure statistics, and normalize by them
     BEFORE_SAMPLES = auto()  # the same, and keep them for the pass of other samples
-    OF_SAMPLES = auto()  # normalise by those that were kept
+    OF_SAMPLES = auto()  # normalize by those that were kept
 
 
 class _Statistics:
-    """Means and inverse deviations of the calls of all normalisations in a pass of the data.
+    """Means and inverse deviations of the calls of all normalizations in a pass of the data.
 
     Attributes
     ----------
@@ -303,7 +303,7 @@ class _Statistics:
 
 
 class _FullBatchNorm(nn.Module):
-    """A batch normalisation of given statistics, with the parameters and buffers of another one."""
+    """A batch normalization of given statistics, with the parameters and buffers of another one."""
 
     # A channel whose deviation is below this fraction of its size is constant, but for rounding.
     CONSTANT = 1e-12
@@ -317,12 +317,12 @@ class _FullBatchNorm(nn.Module):
             self.register_buffer(name, buffer)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise activations (n, C, ...)."""
+        """Normalize activations (n, C, ...)."""
         shared = self.statistics
         shape = (1, -1, *(1,) * (x.ndim - 2))
         if shared.current is _Pass.OF_SAMPLES:
-            # The passes of the data and of the samples call the normalisations in the same order,
-            # so the first statistics that are left are this call's: a normalisation that is called
+            # The passes of the data and of the samples call the normalizations in the same order,
+            # so the first statistics that are left are this call's: a normalization that is called
             # twice has two.
             mean, inverse = shared.measured.popleft()
         else:

@@ -1,7 +1,7 @@
 """What a forward pass does in which part of a module: the functions it calls, and what scales.
 
 The message of a refusal names the functions and parts that are found here. Whether a module is
-refused is decided by its outputs and gradients (`homogeneity`). Only normalisation in a limit is
+refused is decided by its outputs and gradients (`homogeneity`). Only normalization in a limit is
 refused for a call alone (`leading`).
 """
 
@@ -87,7 +87,7 @@ class FunctionWatch(TorchFunctionMode):
 def _has_trained(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether trained parameters enter a function where it does not scale.
 
-    A normalisation does scale in its affine weights, and attention in its values: these may be
+    A normalization does scale in its affine weights, and attention in its values: these may be
     trained.
     """
     # The input, or query and key.

@@ -36,13 +36,13 @@ from implicit_bias.modules.partial_degrees import (
 _KINDS = table_of("modules/homogeneity.toml")
 # Functions that break homogeneity, with what they are, and what to do.
 TRAPS = dict[str, tuple[str, str]]()
-# Those of them that tend to functions of degree 0 (a sigmoid to a step), and the normalisations.
+# Those of them that tend to functions of degree 0 (a sigmoid to a step), and the normalizations.
 OF_DEGREE_0 = set[str]()
 for _kind in _KINDS.values():
     OF_DEGREE_0.update(_kind["of_degree_0"])
     for _name in (*_kind["of_degree_0"], *_kind["growing"]):
         TRAPS[_name] = (_kind["what"], _kind["cure"])
-NORMALISATIONS: list[str] = _KINDS["normalisation"]["of_degree_0"]
+NORMALISATIONS: list[str] = _KINDS["normalization"]["of_degree_0"]
 
 
 class HomogeneityError(ValueError):
@@ -183,7 +183,7 @@ def measured_degree(
     if deviation <= tolerance and not L > HOMOGENEITY_TOLERANCE:
         raise HomogeneityError(
             f"the module scales with degree {L:.4g} in its parameters, so larger ones have no "
-            "larger margins: leave out normalisation by what is trained, and divisions by it"
+            "larger margins: leave out normalization by what is trained, and divisions by it"
         )
     if not deviation <= tolerance:
         raise HomogeneityError(

@@ -9,7 +9,7 @@ w_t = maximiser(J' lambda_t) of norm 1 and the cut
 The next lambda is the nearest to the best one, in relative entropy, at which all cuts are below a
 level between the bounds,
 
-    (2)   lambda ~ centre * exp(-sum_t mu_t J w_t),   mu >= 0 maximising a smooth concave function
+    (2)   lambda ~ centre * exp(-sum_t mu_t J w_t),   mu >= 0 maximizing a smooth concave function
                                                       of T numbers.
 
 For fractions mu_t of sum 1, w = sum_t mu_t w_t has norm 1 at most, so min(J w) is a lower bound on

@@ -315,7 +315,7 @@ class MultiplierSearch:
         norm = _as_norm_of_vectors(tangent)
         if norm is None:
             return None
-        # CVXPY and its solvers copy the rows several times, and factorise matrices that grow with
+        # CVXPY and its solvers copy the rows several times, and factorize matrices that grow with
         # them.
         conic = isinstance(norm, OverBlocks) and not has_block_balls(norm)
         entries = self.conic_entries if conic else self.native_entries

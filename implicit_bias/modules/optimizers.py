@@ -1,4 +1,4 @@
-r"""The norm whose margin optimizers maximise in the limit, read from their parameter groups.
+r"""The norm whose margin optimizers maximize in the limit, read from their parameter groups.
 
 Where each step moves every tensor p by s_p times the unit direction of steepest descent in a norm
 of its own, the whole is steepest descent in
@@ -232,7 +232,7 @@ def _check_norm(norm: str) -> None:
     """Refuse norms of steps that have no norm of all parameters here."""
     if norm not in PARAMETER_NORMS:
         raise OptimizerError(
-            f"steps that normalise {norm} have no max-margin problem here; box_gap measures their "
+            f"steps that normalize {norm} have no max-margin problem here; box_gap measures their "
             f"limit with weight decay. {CURE}"
         )
 

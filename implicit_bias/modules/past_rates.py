@@ -5,7 +5,7 @@ them a weight has kept
 
     prod_t (1 - eta_t lambda)  =  exp(-sum_t eta_t lambda)      up to (eta_t lambda)^2 / 2 a step
 
-of its start. Coupled decay is lengthened by momentum, and where steps are normalised (Adam) how far
+of its start. Coupled decay is lengthened by momentum, and where steps are normalized (Adam) how far
 it has acted depends on the gradients. `sums_of_decay` finds the sum of each tensor. An optimizer's
 state has the rate of now alone, so that a constant rate is read from it, and the rates under a
 scheduler are told by the caller: as a list, by the scheduler, or by a trace of the training.

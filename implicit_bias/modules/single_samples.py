@@ -11,14 +11,14 @@ of each gradient add up to 1. So a pass moves w along
 Where the direction of w converges, c tends to some c* that is 0 off the smallest margins, and w is
 M(c*)^-1 sum_n c*_n z_n up to a factor: these are the KKT conditions of
 
-    minimise  1/2 w' M(c*) w   subject to  z_n' w >= 1,    with alpha = c* up to a factor.
+    minimize  1/2 w' M(c*) w   subject to  z_n' w >= 1,    with alpha = c* up to a factor.
 
 So M is a fixed point of c -> alpha(M(c)) / sum alpha. With |z_nj| = a_n the same for all j, M is a
 multiple of the identity: l2. The problem is that of l2 on rescaled features x_n / sqrt(M).
 
 Source: Baek, Song, Yun (2025), "Implicit bias of per-sample Adam on separable data: departure from
 the full-batch regime": samples in cyclic order, logistic regression. Its abstract says that a proxy
-for beta2 -> 1 maximises a Mahalanobis margin whose matrix is a fixed point in the dual; the form of
+for beta2 -> 1 maximizes a Mahalanobis margin whose matrix is a fixed point in the dual; the form of
 M is derived here, not there. They assume that the direction converges; whether the fixed point is
 unique is not known here.
 """
@@ -41,7 +41,7 @@ def per_sample_adam_metric(
     settled: float = 1e-9,
     most_steps: int = 500,
 ) -> tuple[Array, Array]:
-    """Find the metric in which Adam with one sample at a time maximises the margin.
+    """Find the metric in which Adam with one sample at a time maximizes the margin.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def per_sample_adam_metric(
     Returns
     -------
     metric : ndarray of shape (D,)
-        M: the limit maximises the smallest margin over sqrt(sum_j M_j w_j^2). Its problem is
+        M: the limit maximizes the smallest margin over sqrt(sum_j M_j w_j^2). Its problem is
         ``max_margin(X / M**0.5, y)``, in which weights w of a run are ``w * M**0.5``. A feature
         that is 0 in all samples has 1.
     shares : ndarray of shape (N,)

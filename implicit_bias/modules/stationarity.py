@@ -2,7 +2,7 @@ r"""How far a network is from a KKT point of its max-margin problem in l2.
 
 Gradient descent on a homogeneous network converges, in direction, to a KKT point of
 
-    minimise  1/2 ||theta||^2   subject to  q_n(theta) = y_n f(x_n; theta) >= 1 for all n,
+    minimize  1/2 ||theta||^2   subject to  q_n(theta) = y_n f(x_n; theta) >= 1 for all n,
 
 if the loss is exponential-like and converges to 0, theta / ||theta|| converges, and all margins at
 that limit are above 0: theorem 3.1 of Lippl et al. under their conditions B.1 to B.4 (B.5 is not

@@ -313,7 +313,7 @@ class Step:
         """How much decay shrinks the weights, over the rate; nan where that depends on gradients.
 
         Coupled decay is a part of the gradient. So momentum lengthens it, and a step that is
-        normalised, as Adam's, divides it by the size of the whole.
+        normalized, as Adam's, divides it by the size of the whole.
         """
         if self.decoupled or self.decay == 0.0:
             return self.decay

@@ -5,7 +5,7 @@ upper = Omega(zeta) / smallest margin,   lower = sum(alpha) / Omega_*(V(alpha))
 A norm has ``value(coef)``, Omega, and ``dual(V)``, Omega_* = max of <zeta, V> over Omega(zeta) = 1.
 
 ==============  =============================  ==============  ===================================
-norm            Omega(zeta)                    Omega_*(V)      training that maximises its margin
+norm            Omega(zeta)                    Omega_*(V)      training that maximizes its margin
 ==============  =============================  ==============  ===================================
 L1              sum |zeta_j|                   LInf            coordinate descent, boosting
 L2              root of the sum of squares     L2              gradient descent

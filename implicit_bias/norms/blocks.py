@@ -70,7 +70,7 @@ class OverBlocks(UndividedNorm):
         return self.outer.value(np.array([block.norm.value(part) for block, part in parts]))
 
     def maximiser(self, V: Array) -> Array:
-        """Return a_b u_b: a maximises over the blocks' dual norms, u_b within the block."""
+        """Return a_b u_b: a maximizes over the blocks' dual norms, u_b within the block."""
         parts = self.split(V)
         duals = [block.norm.dual(part) for block, part in zip(self.blocks, parts, strict=True)]
         weights = self.outer.maximiser(np.array(duals))

@@ -206,7 +206,7 @@ class _OverGroups(ConjugatedNorm):
 
     @final
     def maximiser(self, V: Array) -> Array:
-        """Return a_g u_g: a maximises over the groups' dual norms, u_g within the group."""
+        """Return a_g u_g: a maximizes over the groups' dual norms, u_g within the group."""
         parts = self._parts(V)
         weights = self._outer.maximiser(np.array([self.norm.dual(part) for part in parts]))
         found = np.zeros(V.shape)

@@ -2,7 +2,7 @@ r"""Norms of all trained parameters of a module, each with its dual and its stee
 
 Steepest descent in a norm converges in direction to a KKT point of
 
-    minimise  1/2 ||theta||^2   subject to  q_n(theta) >= 1 for all n,
+    minimize  1/2 ||theta||^2   subject to  q_n(theta) >= 1 for all n,
 
 and theta is not an array but one tensor per layer. So a norm of parameters is composed of two
 norms of `implicit_bias.norms`, one within a tensor and one over the tensors,
@@ -16,7 +16,7 @@ the outer one monotone (an l_p norm). Dual norm and maximiser are composed of th
     a >= 0 that of the outer norm at d, u_p that of the inner norm at v_p.
 
 ============  ========  ========  ==================================================================
-name          inner     outer     training that maximises its margin
+name          inner     outer     training that maximizes its margin
 ============  ========  ========  ==================================================================
 l2            L2        L2        gradient descent
 l1            L1        L1        coordinate descent
@@ -319,7 +319,7 @@ def as_parameter_norm(norm: GivenNorm) -> ParameterNorm:
         norms of `implicit_bias.norms`, L1, L2, LInf and Lp are those of all entries, Spectral and
         Nuclear those of the table, Schatten the l_p norm of all singular values. A mapping from
         parts of the module to norms, {"readout": "linf", "": "spectral"}, is the largest of these
-        norms of any tensor, "" being for all others: the implicit bias of normalised steps of
+        norms of any tensor, "" being for all others: the implicit bias of normalized steps of
         several kinds.
         A custom object takes and returns tensors by name.
 

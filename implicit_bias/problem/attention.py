@@ -4,7 +4,7 @@ One layer of attention weighs the tokens x_1 .. x_T of a sample by softmax(X W q
 the limit of training each sample attends to one token, its best one, and the direction of W is that
 of the solution of
 
-    minimise  ||W||   subject to  (x_best - x_t)' W q >= 1  for all other tokens t of each sample:
+    minimize  ||W||   subject to  (x_best - x_t)' W q >= 1  for all other tokens t of each sample:
 
 a margin problem in zeta = W', whose sample (n, t) has input x_best - x_t, gates q and label +1.
 

@@ -1,8 +1,8 @@
 r"""The margin problem: one convex optimization problem behind every model.
 
-Primal  minimise  Omega(zeta) + sum_n C_n xi_n,  Omega(zeta) = sum_g ||zeta_g||
+Primal  minimize  Omega(zeta) + sum_n C_n xi_n,  Omega(zeta) = sum_g ||zeta_g||
         subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0   (C = inf: xi = 0, the hard margin)
-Dual    maximise  sum_n alpha_n
+Dual    maximize  sum_n alpha_n
         subject to  0 <= alpha_n <= C_n,  ||V_g(alpha)|| <= 1,  sum_n alpha_n y_n = 0
 The offset b and the last equation belong to problems with intercept=True; without, b = 0. Any norm
 of `norms` may stand for Omega, its dual norm then for the maximum of ||V_g||.
@@ -25,9 +25,9 @@ matrix (N, M D) is never formed.
 Many classes, labels 0 .. K - 1, have one predictor each, f_k(x) + b_k with
 f_k(x) = sum_m z_m(x) <zeta_km, x>, and a margin for each rival k of a sample's own class:
 
-Primal  minimise  Omega(zeta) + sum_n C_n xi_n
+Primal  minimize  Omega(zeta) + sum_n C_n xi_n
         subject to  f_{y_n}(x_n) + b_{y_n} - f_k(x_n) - b_k >= 1 - xi_n  for all k != y_n,  xi >= 0
-Dual    maximise  sum_nk alpha_nk
+Dual    maximize  sum_nk alpha_nk
         subject to  alpha >= 0,  sum_k alpha_nk <= C_n,  Omega_*(V) <= 1,  sum_n a_n = 0
         with a_n = sum_k alpha_nk (e_{y_n} - e_k)  and  V = sum_n a_n (x) z(x_n) (x) x_n
 
@@ -80,7 +80,7 @@ class MarginProblem:
 
     ::
 
-        minimise  Omega(zeta) + sum_n C_n xi_n  subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0
+        minimize  Omega(zeta) + sum_n C_n xi_n  subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0
 
     with f(x) = sum_m z_m(x) <zeta_m, x>, and b = 0 without an intercept. At the hard margin xi = 0.
     With K > 2 classes the margins are f_{y_n}(x_n) - f_k(x_n) for all other classes k.
@@ -519,7 +519,7 @@ def max_margin(
 
     ::
 
-        minimise  ||w|| + sum_n C_n xi_n  subject to  y_n (<w, x_n> + b) >= 1 - xi_n,  xi >= 0
+        minimize  ||w|| + sum_n C_n xi_n  subject to  y_n (<w, x_n> + b) >= 1 - xi_n,  xi >= 0
 
     with xi = 0 at the hard margin, C = inf, the default. There is no intercept (b = 0) unless
     ``intercept=True``, other than in `MaxMarginSVC`. With K > 2 classes the margins are

@@ -1,8 +1,8 @@
 r"""A primal-dual interior point for the largest of norms of blocks: entries, or singular values.
 
-    maximise  m   subject to   J w >= m,   ||w_b|| <= 1 for every block b,
+    maximize  m   subject to   J w >= m,   ||w_b|| <= 1 for every block b,
 
-whose solution w / m is that of  minimise max_b ||zeta_b|| s.t. J zeta >= 1.  J are the P signed
+whose solution w / m is that of  minimize max_b ||zeta_b|| s.t. J zeta >= 1.  J are the P signed
 rows; the norm of a block is that of its entries (l_inf) or of its singular values (spectral). With
 multipliers lambda >= 0 of the rows, of sum 1, and R >= 0 of the balls:
 

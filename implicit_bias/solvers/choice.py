@@ -93,7 +93,7 @@ class FallBack:
     entry_seconds : float
         Seconds for each such entry that pass before an external solver begins: no limit ends them.
     most_semidefinite : int
-        Entries of the cones of matrix norms up to which Clarabel is taken: it factorises them, in
+        Entries of the cones of matrix norms up to which Clarabel is taken: it factorizes them, in
         hours and tens of GiB where SCS takes seconds.
     most_with_offset : int
         Samples up to which a user is told that an unpenalized intercept would separate them.
@@ -342,7 +342,7 @@ def _semidefinite_entries(problem: MarginProblem) -> int:
         norm = norm.norm
     if norm not in (norms.Nuclear(), norms.Spectral()):
         return 0
-    # A symmetric matrix has n (n + 1) / 2 entries, and an interior point factorises a matrix of
+    # A symmetric matrix has n (n + 1) / 2 entries, and an interior point factorizes a matrix of
     # that order.
     return int((orders * (orders + 1) // 2).sum())
 

@@ -1,11 +1,11 @@
 r"""CVXPY's solvers on the same `MarginProblem`: the reference, and the only user of cvxpy.
 
-Primal  minimise  Omega(zeta) + C sum_n xi_n
+Primal  minimize  Omega(zeta) + C sum_n xi_n
         subject to  A zeta + E b + xi_n(p) >= 1 for all rows p,   xi >= 0
 
 With two classes, one group and a hard margin this is a quadratic program, up to the scale of zeta,
 
-        minimise ||zeta||^2 / 2  subject to  A zeta + E b >= 1,
+        minimize ||zeta||^2 / 2  subject to  A zeta + E b >= 1,
 
 whose multipliers are ||zeta|| alpha. It goes as such to the solvers that take a quadratic
 objective. OSQP takes nothing else.
@@ -282,7 +282,7 @@ def interpolate(
     tolerance: float,
     deadline: Deadline,
 ) -> tuple[Array, Array, str, int] | None:
-    """Minimise a norm subject to A zeta_k = y_k, by Clarabel, or else by SCS.
+    """Minimize a norm subject to A zeta_k = y_k, by Clarabel, or else by SCS.
 
     Parameters
     ----------

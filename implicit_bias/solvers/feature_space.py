@@ -1,9 +1,9 @@
 r"""The homogeneous embedding in the space of the features, for ill-scaled or inseparable data.
 
-Primal  minimise  sum_g t_g + sum_n C_n xi_n
+Primal  minimize  sum_g t_g + sum_n C_n xi_n
         subject to  <b_p (x) phi_n(p), w> + <b_p, b> >= 1 - xi_n(p),   xi >= 0,   ||w_g|| <= t_g
 
-Dual    maximise  sum_p alpha_p
+Dual    maximize  sum_p alpha_p
         subject to  E' alpha + beta = C,   alpha, beta >= 0,   ||V_g|| <= 1
         (and sum_p alpha_p b_p = 0 where there are offsets b),
         V = sum_p alpha_p b_p (x) phi_n(p)
@@ -546,7 +546,7 @@ class EmbeddingNewton:
         cones = self.cones
         mu = centring * self.mu
         removed = 1.0 - centring  # the fraction of the residuals that the step removes
-        # s alpha = xi beta = tau kappa = mu, linearised: what the products must change by.
+        # s alpha = xi beta = tau kappa = mu, linearized: what the products must change by.
         s_alpha = mu - p.s * p.alpha
         xi_beta = mu - p.xi * p.beta
         tau_kappa = mu - p.tau * p.kappa
@@ -689,7 +689,7 @@ class Polish:
 
 
 def solve_normal(triangle: Tensor, right: Tensor) -> Tensor:
-    """Solve A' A x = right, of the triangle of A's QR factorisation."""
+    """Solve A' A x = right, of the triangle of A's QR factorization."""
     half = torch.linalg.solve_triangular(triangle.T, right[:, None], upper=False)
     return torch.linalg.solve_triangular(triangle, half, upper=True)[:, 0]
 
@@ -703,7 +703,7 @@ def qr_factor(
     ridge: float = 1e-15,
     block_rows: int = 4096,
 ) -> Tensor:
-    """Return the triangle of a QR factorisation of the rows T and diag(weights) B.
+    """Return the triangle of a QR factorization of the rows T and diag(weights) B.
 
     Heavy rows come first, those whose weights exceed ``heavy_share`` times the mean: then rounding
     leaves the light ones their digits. A ridge of ``ridge`` times the norms of the columns keeps it

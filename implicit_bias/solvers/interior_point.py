@@ -1,9 +1,9 @@
 r"""A primal-dual interior point on the cone of a norm, for any number of classes.
 
-Primal  minimise  Omega(zeta) + C sum_n xi_n
+Primal  minimize  Omega(zeta) + C sum_n xi_n
         subject to  <phi_p, zeta> + (e beta)_p >= b_p - xi_n for all rows p of sample n,   xi >= 0
 
-Dual    maximise  sum_p b_p alpha_p
+Dual    maximize  sum_p b_p alpha_p
         subject to  alpha >= 0,  sum of a sample's alpha_p <= C,  Omega_*(V) <= 1,  e' alpha = 0,
                     V = sum_p alpha_p phi_p
 
@@ -152,7 +152,7 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class InteriorPoint(RowSolver):
-    """The built-in solver: a dozen Newton steps, each one Cholesky factorisation.
+    """The built-in solver: a dozen Newton steps, each one Cholesky factorization.
 
     It takes sums of Euclidean norms over groups, l_p, and, with many classes, nuclear norms (of
     all, or of groups of gates) and the spectral norm.

@@ -1,9 +1,9 @@
 r"""Linear programs by HiGHS, on a working set: norms that are sums of maxima, as l1 and l_inf.
 
-Primal  minimise  sum_g t_g + C sum_n xi_n
+Primal  minimize  sum_g t_g + C sum_n xi_n
         subject to  A zeta + E b + xi >= 1,   xi >= 0,   |zeta_j| <= t_g for all j in group g
 
-Dual    maximise  sum_p alpha_p
+Dual    maximize  sum_p alpha_p
         subject to  alpha >= 0,  E' alpha = 0,  sum of alpha over a sample's rows <= C,
                     sum_(j in g) |V_j| <= 1 for all g,   V = A' alpha
 
@@ -316,7 +316,7 @@ def _equilibration(A: sp.csr_array, rounds: int = 5) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class _InequalityForm:
-    """Minimise cost'x subject to A x >= b, and x >= 0 but where it is free.
+    """Minimize cost'x subject to A x >= b, and x >= 0 but where it is free.
 
     The first rows, of the margins, are to exceed b by what rounding may take from them.
     """

@@ -1,6 +1,6 @@
 r"""The Newton systems of the interior point: in the space of the rows, or of the features.
 
-Linearised at an iterate, a cone (`cones`) maps U, the change of its matrix W, to K U, the change of
+Linearized at an iterate, a cone (`cones`) maps U, the change of its matrix W, to K U, the change of
 W's conjugate. Once s, xi and w are eliminated, the rows map dalpha to D dalpha, a change of their
 margins: D is diag(s / alpha) plus, with a soft margin, a block xi / w for each box. A step solves
 
@@ -27,7 +27,7 @@ The system of Euclidean groups in the rows is
         [ e'  0       0 ] [dbeta ]   [-e' alpha]
 
 with Pi (P, G) the inner products <V_g, features of the row in g>. It is solved by one Cholesky
-factorisation of A and one of its Schur complement. (Adding Pi diag(R / T) Pi' to A instead costs as
+factorization of A and one of its Schur complement. (Adding Pi diag(R / T) Pi' to A instead costs as
 much and loses eight digits: R / T grows like 1 / mu.)
 
 Mehrotra's predictor sets the centring; its second-order terms enter the corrector, which uses the
@@ -76,7 +76,7 @@ class Drift(NamedTuple):
 
 @dataclass(eq=False, kw_only=True)
 class Newton(ABC, Generic[AnyCone]):
-    """The factorised Newton system at one iterate.
+    """The factorized Newton system at one iterate.
 
     P counts the rows in the system; those outside of it are idle (`interior_point`).
 
@@ -125,7 +125,7 @@ class Newton(ABC, Generic[AnyCone]):
 
     @abstractmethod
     def factorise(self) -> None:
-        """Factorise the system."""
+        """Factorize the system."""
 
     @abstractmethod
     def changes(
@@ -146,7 +146,7 @@ class Newton(ABC, Generic[AnyCone]):
         ``weight`` scales those terms, which hold for a full step of the predictor.
         """
         p = self.point
-        # s alpha = mu and xi w = mu, linearised: what the products must change by.
+        # s alpha = mu and xi w = mu, linearized: what the products must change by.
         s_alpha = mu - p.s * p.alpha
         xi_w = mu - p.xi * p.w
         if predictor is not None:
@@ -177,10 +177,10 @@ class Newton(ABC, Generic[AnyCone]):
 
 
 class RowNewton(Newton[AnyCone]):
-    """By a Cholesky factorisation in the space of the rows, and one of a Schur complement."""
+    """By a Cholesky factorization in the space of the rows, and one of a Schur complement."""
 
     def factorise_with(self, Q: Callable[[], Tensor], border: Tensor, slack: Tensor) -> None:
-        """Factorise A = Q + D, and the Schur complement of a border and e, of this slack.
+        """Factorize A = Q + D, and the Schur complement of a border and e, of this slack.
 
         ``Q`` returns what rows see of the cone, made anew and stored by columns (`factor`).
         """
@@ -223,7 +223,7 @@ class GroupRowNewton(RowNewton[GroupCone]):
     """Of sums of Euclidean norms over groups: equation (groups), where dV is Phi' dalpha."""
 
     def factorise(self) -> None:
-        """Factorise the system, of which the groups' products are the border."""
+        """Factorize the system, of which the groups' products are the border."""
         p = self.point
         border = self.cone.products
         if self.free is not None:
@@ -275,7 +275,7 @@ class ClassRowNewton(RowNewton[AnyClassCone]):
     negligible: ClassVar[float] = 1e-10
 
     def factorise(self) -> None:
-        """Factorise the system."""
+        """Factorize the system."""
         Q, border, slack = self.cone.row_matrix()
         self.n_border = border.shape[1]
         # By columns, as `factor` asks for: the upper triangle, which counts, becomes the lower one.
@@ -404,7 +404,7 @@ class FeatureNewton(Newton[FeatureCone]):
     shrinking: ClassVar[float] = 1e-2
 
     def factorise(self) -> None:
-        """Factorise the system, with products in float64 where those in float32 break down."""
+        """Factorize the system, with products in float64 where those in float32 break down."""
         # D^-1, with the blocks of the boxes by Sherman and Morrison; see `over_D`.
         p = self.point
         self.h = p.alpha / p.s
@@ -424,12 +424,12 @@ class FeatureNewton(Newton[FeatureCone]):
             self._factorise_in_float64()
 
     def _factorise_in_float64(self) -> None:
-        """Factorise the system with products in float64."""
+        """Factorize the system with products in float64."""
         self.coarse = False
         self.L = self._factor()
 
     def _factor(self) -> Tensor:
-        """Factorise the matrix of all unknowns and offsets."""
+        """Factorize the matrix of all unknowns and offsets."""
         n = self.n
         size = self.size
         phi = self.cone.coordinates

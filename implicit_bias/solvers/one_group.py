@@ -8,7 +8,7 @@ The KKT conditions (`interior_point`) with a = d alpha and r = Q a + e beta - b,
 are equations once the sets are known: the free rows F, and those at the box U. The equations of
 some sets are solved, what breaks its own set's conditions is exchanged, all at once, and where
 nothing does, the problem is solved: Newton's method on conditions that are piecewise smooth. Each
-step costs a Cholesky factorisation of order |F|, bordered by e,
+step costs a Cholesky factorization of order |F|, bordered by e,
 
         [ Q_FF  e ] [a]      [b']
         [ e'    0 ] [beta] = [c']

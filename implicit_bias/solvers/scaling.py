@@ -1,7 +1,7 @@
 r"""The scaled problem on a device: what an interior point knows of the data, and the way back.
 
 Scale     Each row's features to norm 1, by nu_p, and the norm of zeta by the root mean square
-          sigma of nu. Then b_p = sigma / nu_p, the dual maximises sum_p b_p alpha_p, and the box
+          sigma of nu. Then b_p = sigma / nu_p, the dual maximizes sum_p b_p alpha_p, and the box
           is alpha_p <= C nu_p.
 Features  Inputs enter by their inner products alone. So those that are constant over the samples
           (the appended 1, pixels that are always black) are merged into one, of their joint norm.

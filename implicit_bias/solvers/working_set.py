@@ -1,4 +1,4 @@
-r"""A working set of constraints around the interior point, for more than one factorisation holds.
+r"""A working set of constraints around the interior point, for more than one factorization holds.
 
 The rounds are those of `rounds`, on constraints in memory, of which few have alpha > 0. Each one
 solves the problem on a working set S from where the last one ended; each sample's worst rival joins

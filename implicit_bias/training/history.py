@@ -250,6 +250,6 @@ class Result(Generic[Config, Point]):
         last = self.history[-1]
         return (
             f"{type(self).__name__}({last.step:,} steps, loss {number(last.loss)}, error "
-            f"{percent(last.error, space=' ')}, normalised margin "
+            f"{percent(last.error, space=' ')}, normalized margin "
             f"{number(last.normalised_margin)}: {self.ending.message})"
         )

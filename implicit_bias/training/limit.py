@@ -1,6 +1,6 @@
 r"""Late-phase gradient descent, t -> infinity: full batches, on the log of the loss.
 
-minimise  F(theta) = log(1/N sum_n l(y_n f(x_n; theta))),     l an exponential-like loss.
+minimize  F(theta) = log(1/N sum_n l(y_n f(x_n; theta))),     l an exponential-like loss.
 
 F has the same descent directions as the loss itself, and no underflow: at a smallest margin of
 100000 the gradient of the loss is 0 in any format, that of F is that of a soft minimum of the
@@ -253,7 +253,7 @@ def train_to_limit(
     leading : bool
         Whether to take a module that is homogeneous only in the limit of large parameters
         (residual blocks, biases above the first layer; see `diagnose`). Its own loss is descended;
-        the KKT gap is that of its leading-order part. The normalised margin is the margin over the
+        the KKT gap is that of its leading-order part. The normalized margin is the margin over the
         norm to the power of that part's degree, so it is comparable only late in the training.
     max_seconds : float, optional
         Limit on the time, gaps included; where it ends a search for one, its bound so far counts. A

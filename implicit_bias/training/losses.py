@@ -56,7 +56,7 @@ class LossError(ValueError):
     ) -> None:
         super().__init__(
             f"loss {loss.name!r} is not exponential-like (Lyu and Li 2020, (B3)), so its "
-            f"training need not maximise the margin: {condition}, but it is {measured:.6g} at "
+            f"training need not maximize the margin: {condition}, but it is {measured:.6g} at "
             f"q = {q:.6g}{more}. log_loss must be the logarithm of the loss of each margin, in "
             "torch, and hold from -10 to 1e8"
         )

@@ -1,12 +1,12 @@
 r"""Train a network by gradient descent, and watch its margin grow.
 
-minimise  mean_n loss(y_n f(x_n)),  loss(m) = log(1 + exp(-m))  (logistic: binary cross-entropy)
+minimize  mean_n loss(y_n f(x_n)),  loss(m) = log(1 + exp(-m))  (logistic: binary cross-entropy)
                                     loss(m) = exp(-m)           (exponential)
 
 by (mini-batch) gradient descent with momentum and one cut of the step size, or by another optimizer
 (see `training.optimizers`). Of many classes it is the loss of the log-sum-exp margin of each
 sample (see `margins`), with which the logistic loss is the cross-entropy. On separable data the
-weights grow without bound; what converges is their direction, and with it the normalised margin
+weights grow without bound; what converges is their direction, and with it the normalized margin
 min_n y_n f(x_n) / norm, by which the history measures how far training has come.
 
 The local rule, by which GLNs are usually trained, gives the same loss to every unit on its own.

@@ -1,6 +1,6 @@
 r"""Steepest descent towards the limit in any norm of the parameters.
 
-minimise  F(theta) = log(1/N sum_n l(s_n)),     by steepest descent in a norm ||.||.
+minimize  F(theta) = log(1/N sum_n l(s_n)),     by steepest descent in a norm ||.||.
 
 =========  =====  ================================================================================
 symbol     shape  meaning

@@ -17,7 +17,7 @@ clusters = partial(of_clusters, 30, spread=0.2, seed=0)
 
 
 def test_steepest_descent_certifies_itself() -> None:
-    """Normalised steepest descent on cross-entropy: bounds close in on the optimum of its norm."""
+    """Normalized steepest descent on cross-entropy: bounds close in on the optimum of its norm."""
     norm = Spectral()
     problem = max_margin(*clusters(), norm)
     optimum = solve(problem, tol=1e-6).certificate

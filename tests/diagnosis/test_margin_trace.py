@@ -51,7 +51,7 @@ def record(
 
 
 def step(module: nn.Module, labels: Tensor, trace: ib.MarginTrace, rows: Any, rate: float) -> None:
-    """Take one step of normalised steepest descent in the trace's norm."""
+    """Take one step of normalized steepest descent in the trace's norm."""
     record(module, labels, trace, rows)
     gradients = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
     move = trace.norm.maximiser(gradients)

@@ -1,4 +1,4 @@
-"""In which norm a margin was maximised: solved limits are found, and what cannot be told is not."""
+"""In which norm a margin was maximized: solved limits are found, and what cannot be told is not."""
 
 import math
 from functools import partial

@@ -43,7 +43,7 @@ def test_oracle_is_not_beaten(rank: int, K: int, seed: int) -> None:
 
 @pytest.mark.parametrize("rank", [2, 3, 4])
 def test_oracle_against_all_sign_patterns(rank: int) -> None:
-    """Maximise over every cell by a convex program of its own: a projection on a cone."""
+    """Maximize over every cell by a convex program of its own: a projection on a cone."""
     function = some_function(rank, 1, 2, 5)
     best = 0.0
     for sign, *pattern in itertools.product([-1.0, 1.0], repeat=len(function.kinks) + 1):

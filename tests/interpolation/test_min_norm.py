@@ -259,7 +259,7 @@ def test_entries_that_are_needed_are_not_set_to_0() -> None:
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("norm", ["l1", "linf"])
 def test_linear_programs_by_highs(norm: str, intercept: bool) -> None:
-    """With zeta = p - m: minimise the sum of p + m, or t with p + m <= t."""
+    """With zeta = p - m: minimize the sum of p + m, or t with p + m <= t."""
     N, D = 8, 20
     X = normal(N, D)
     y = normal(N, 1, seed=1)[:, 0]

@@ -105,7 +105,7 @@ def test_bad_use_is_refused() -> None:
         finite_gram(X, SINE, [W[:, :2]])
     with pytest.raises(ValueError, match="readouts"):
         finite_gram(X, SINE, [W], readouts=np.ones(9))
-    with pytest.raises(ValueError, match="normalise"):
+    with pytest.raises(ValueError, match="normalize"):
         infinite_gram(2 * X, SINE)
     with pytest.raises(ValueError, match="direction"):
         normalise(0 * X)

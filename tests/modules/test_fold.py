@@ -1,4 +1,4 @@
-"""Folding batch normalisation: the same function, the same names, and what cannot be folded."""
+"""Folding batch normalization: the same function, the same names, and what cannot be folded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from implicit_bias.modules.fold import FoldError
 
 
 class Residual(nn.Module):
-    """Convolutions with padding, groups and a shortcut, each normalised."""
+    """Convolutions with padding, groups and a shortcut, each normalized."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Residual(nn.Module):
 
 
 def with_statistics(module: nn.Module, *shape: int) -> nn.Module:
-    """Give each normalisation scales, shifts and running statistics that are not 1 and 0."""
+    """Give each normalization scales, shifts and running statistics that are not 1 and 0."""
     torch.manual_seed(0)
     for p in module.parameters():
         p.data.add_(0.3 * torch.randn_like(p))
@@ -62,7 +62,7 @@ def test_a_folded_module_is_the_same_function(module: nn.Module, shape: tuple[in
 
 
 class Beside(nn.Module):
-    """A linear layer whose output is used as it is, too, beside its normalisation."""
+    """A linear layer whose output is used as it is, too, beside its normalization."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Beside(nn.Module):
 @pytest.mark.parametrize(
     ("module", "word"),
     [
-        (nn.Sequential(nn.Linear(3, 2)).eval(), "no batch normalisation"),
+        (nn.Sequential(nn.Linear(3, 2)).eval(), "no batch normalization"),
         (
             nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2, track_running_stats=False)).eval(),
             "running statistics",

@@ -60,7 +60,7 @@ def test_margins_and_gradients_are_those_of_training_mode(
 
 
 def test_scale_invariant_weights_are_named() -> None:
-    """What is in front of a normalisation, and the weights of all but the last of these."""
+    """What is in front of a normalization, and the weights of all but the last of these."""
     whole = ib.full_batch(mlp(), X)
     found = quiet(whole, X)
     assert found.degree == pytest.approx(2.0)
@@ -143,7 +143,7 @@ def test_a_loader_and_single_precision() -> None:
 
 
 def test_what_has_no_statistics_is_refused() -> None:
-    with pytest.raises(FoldError, match="no batch normalisation"):
+    with pytest.raises(FoldError, match="no batch normalization"):
         ib.full_batch(nn.Linear(5, 2), X)
     with pytest.raises(ValueError, match="at least 2"):
         ib.full_batch(mlp(), X[:1])

@@ -94,7 +94,7 @@ def test_degrees_in_some_parameters() -> None:
 
 
 def test_directions_have_degree_0() -> None:
-    """Weights that are normalised, and a pair of which only the ratio counts."""
+    """Weights that are normalized, and a pair of which only the ratio counts."""
     module = Computed(
         lambda m, x: m.f(x) * (x @ m.v / m.v.norm())[:, None] * m.a / m.b,
         f=linear(D),

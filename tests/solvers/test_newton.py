@@ -1,4 +1,4 @@
-"""A Newton direction solves the linearised KKT conditions, which are written out here by cone."""
+"""A Newton direction solves the linearized KKT conditions, which are written out here by cone."""
 
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -64,7 +64,7 @@ class Problem:
         return replace(point, alpha=alpha, w=w, beta=beta, **rest)
 
     def newton(self) -> Newton[Any]:
-        """Factorise the system at the point."""
+        """Factorize the system at the point."""
         point = self.point
         scaled = self.scaled
         cone = self.cone

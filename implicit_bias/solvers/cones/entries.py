@@ -13,7 +13,7 @@ The norm ||rho||_p is the smallest value over t of
 
 So u is the derivative of phi by rho, and its derivative by t, (1 - 1/p) (1 - <u, rho> / t), is 0.
 
-rho and u shall lie on the curve u = (rho / t)^(p - 1), which is linearised at
+rho and u shall lie on the curve u = (rho / t)^(p - 1), which is linearized at
 
         y = min(rho / t, u^(1 / (p - 1))),      v = min(u, (rho / t)^(p - 1)),
 

@@ -88,7 +88,7 @@ def factor(
         Not positive definite even with a little more on the diagonal.
     """
     for ridge in ridges:
-        # A factorisation that fails has overwritten its matrix.
+        # A factorization that fails has overwritten its matrix.
         A = matrix()
         if ridge:
             A.diagonal().mul_(1.0 + ridge)

@@ -4,7 +4,7 @@ Cone    T = t I - W W' / t >= 0                     (its Schur complement: ||W||
 
 KKT     V = R W / t,   tr R (I + W W' / t^2) = 2,   R T = mu I
 
-With Y = W / t, dW = U + Y dt and Nesterov and Todd's S, S T S = R, the linearised products and
+With Y = W / t, dW = U + Y dt and Nesterov and Todd's S, S T S = R, the linearized products and
 slack are
 
         dR + S dT S = mu T^-1 - R
