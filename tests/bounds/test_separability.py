@@ -45,3 +45,14 @@ def test_constants_are_recognised() -> None:
     assert separability.lacks_constant(build((X[:, :-1], y), linear))
     without = MarginProblem(X[:, :-1], y, np.ones((30, 1)), np.zeros(1, dtype=int), intercept=True)
     assert not separability.lacks_constant(without)
+
+
+def test_a_constant_input_is_advised_where_a_group_of_gates_has_a_constant_sum() -> None:
+    X, y = cloud(6, 3)
+    groups = np.array([0, 0])
+    one_hot = np.eye(2)[[0, 1, 0, 1, 0, 1]]
+    assert "append a constant 1" in separability.offset_advice(MarginProblem(X, y, one_hot, groups))
+    some_off = one_hot * np.array([1.0, 1, 1, 1, 0, 1])[:, None]
+    advice = separability.offset_advice(MarginProblem(X, y, some_off, groups))
+    assert "append" not in advice
+    assert "intercept=True" in advice

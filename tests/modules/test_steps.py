@@ -174,10 +174,23 @@ class Lightning:
         self._optimizer = optimizer
 
 
-def test_wrappers_are_read() -> None:
+class Accelerated:
+    """As accelerate's: its class says nothing of the optimizer that it has."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """Return those of its optimizer."""
+        return self.optimizer.param_groups
+
+
+@pytest.mark.parametrize("wrapper", [Lightning, Accelerated])
+def test_wrappers_are_read(wrapper: Any) -> None:
     module = network()
     decayed = AdamW(module.parameters(), weight_decay=0.3)
-    wrapped: Any = Lightning(decayed)
+    wrapped: Any = wrapper(decayed)
     assert {step.decay for step in steps_of(wrapped, module)} == {0.3}
     assert geometry_of(wrapped, module).norm is PARAMETER_NORMS["linf"]
 
