@@ -93,9 +93,9 @@ class Comparison:
 
     def __str__(self) -> str:
         parts = [text_table(*table) for table in self.short_tables()]
-        parts.append("\n".join(conclusion.headline for conclusion in self.conclusions()))
         if self.note_on_norms:
-            parts.insert(-1, self.note_on_norms)
+            parts.append(self.note_on_norms)
+        parts.append("\n".join(conclusion.headline for conclusion in self.conclusions()))
         return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:

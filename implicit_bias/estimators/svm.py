@@ -55,27 +55,8 @@ class MarginSVC(base.BinaryClassifier, ABC):
 
     Parameters
     ----------
-    C : float
-        Weight of the hinge loss, times the sample's weight; inf is the hard margin. The norm is not
-        squared, unlike scikit-learn's: the problem is ||w|| + C hinge here, ||w||^2 / 2 + C hinge
-        in ``SVC``. With two classes, l2 and an intercept both have the same w if the C of ``SVC``
-        is ||w|| times this C.
-    solver : str or solver
-        "auto", or another name or object that `implicit_bias.solve` takes as its solver.
-    tol : float
-        Relative gap between the certified bounds.
-    device : str
-        Where the built-in solvers compute.
-    on_failure : {"soft", "raise", "warn", "drop"}
-        What to do where the solve does not end optimal: where the samples are not separable, solve
-        a soft margin, raise, keep the proof, or leave out what the soft margin misclassifies; all
-        but "raise" warn.
-    soft_C : float or None
-        C of the soft margin that "soft" and "drop" then solve, times the sample's weight; None is
-        100 over the root mean square of the feature norms.
-    class_weight : dict or "balanced", optional
-        Weight of each class, by its label, which multiplies those of its samples; "balanced" gives
-        all classes the same sum. At the hard margin weights above 0 change nothing.
+    C, solver, tol, device, on_failure, soft_C, class_weight
+        As in `MaxMarginSVC`.
     fit_intercept : bool or None
         Whether the predictor has an unpenalized intercept (not in the norm). A constant feature,
         which the data sets of this package have, gives it one that is: then pass False. None is

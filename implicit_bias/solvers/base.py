@@ -195,10 +195,10 @@ class Solution(Start):
             [bounds.objective, f"{number(bounds.lower, 9)} to {number(bounds.upper, 9)}"],
             ["relative gap", number(bounds.gap, 2)],
             ["support vectors", f"{len(self.support):,} of {len(self.alpha):,}"],
-            ["solver", f"{self.stats.solver}, {self.stats.iterations} iterations"],
         ]
         if len(self.active) > 1:
-            rows.insert(4, ["active groups", f"{int(self.active.sum()):,} of {len(self.active):,}"])
+            rows.append(["active groups", f"{int(self.active.sum()):,} of {len(self.active):,}"])
+        rows.append(["solver", f"{self.stats.solver}, {self.stats.iterations} iterations"])
         if self.status is not Status.OPTIMAL:
             rows.append(["message", self.message])
         return html_table(["solution", ""], rows)

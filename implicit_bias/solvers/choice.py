@@ -273,15 +273,15 @@ class ConditionTest:
         sizes = np.linalg.norm(centred, axis=0)
         # Columns that are constant, or 0, have a norm of rounding errors.
         varies = sizes > rounding * np.linalg.norm(X, axis=0)
-        sizes = sizes[varies]
-        if sizes.max(initial=0.0) >= self.ill_conditioned * sizes.min(initial=np.inf):
+        if not varies.any():
+            return False
+        if sizes[varies].max() >= self.ill_conditioned * sizes[varies].min():
             return True
         if M * D > self.most_features:
             return False
         # --- eigenvalues of the products, which are quick, and right unless they are small
-        centred = centred[:, varies]
-        if not varies.any():
-            return False
+        if not varies.all():
+            centred = centred[:, varies]
         eigenvalues = np.linalg.eigvalsh(centred.T @ centred)
         if eigenvalues[0] > self.well_conditioned * eigenvalues[-1]:
             return False
